@@ -50,10 +50,7 @@ func (b *batch) begin(c *call) {
 		b.beginCheck(c)
 	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
 		c.query = &c.limit
-		// A caller without a deadline has not stated that it waits, so its answer is not held.
-		if !c.deadline.IsZero() {
-			c.query.MaxHold = b.flow.cfg.Queue.Most(c.deadline.Sub(b.now())).Microseconds()
-		}
+		c.query.MaxHold = b.flow.cfg.Queue.Most(c.deadline, b.now()).Microseconds()
 	}
 	if c.query != nil {
 		b.flow.cfg.Limiter.Plan(c.query, &c.plan, &b.rounds)
@@ -176,17 +173,14 @@ func (b *batch) beginCheck(c *call) {
 		}
 		check.request = &check.message.Request
 	}
-	now, left := b.now(), longest+ratelimit.DeadlineReserve
-	if !c.deadline.IsZero() {
-		left = c.deadline.Sub(now)
-	}
-	if c.err = b.ctx.Err(); c.err == nil && left <= 0 {
+	now := b.now()
+	if c.err = b.ctx.Err(); c.err == nil && !c.deadline.IsZero() && !now.Before(c.deadline) {
 		c.err = context.DeadlineExceeded
 	}
 	if c.err != nil { // do not charge a request whose caller no longer waits
 		return
 	}
-	check.request.MaxHold = f.cfg.Queue.Most(left)
+	check.request.MaxHold = f.cfg.Queue.Most(c.deadline, now)
 	if b.mayWait {
 		f.cfg.Authorizer.Begin(b.ctx, check.request, &check.pending)
 	} else if !f.cfg.Authorizer.BeginNow(check.request, &check.pending) {

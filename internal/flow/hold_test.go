@@ -16,17 +16,31 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestHold checks that answers leave at the rate of the bucket. If all 10 places of the queue are taken, an early
-// request is denied.
+// TestHold checks that answers leave at the rate of the bucket: all but the first of a leaky bucket, and those beyond
+// the burst of a token bucket. If all 10 places of the queue are taken, an early request is denied.
 func TestHold(t *testing.T) {
+	for algorithm, burst := range map[string]int{"leaky_bucket, burst: 600": 1, "token_bucket, burst: 4": 4} {
+		t.Run(algorithm, func(t *testing.T) { testHold(t, algorithm, burst) })
+	}
+}
+
+func testHold(t *testing.T, algorithm string, burst int) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newLimitFlow(t, `
 domain: d
-descriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 600, algorithm: leaky_bucket, max_delay: 5s}}]
+descriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 600, algorithm: `+algorithm+`, max_delay: 5s}}]
 `, rls.Codec{})
 		var all sync.WaitGroup
 		begin := time.Now()
-		for i := range 11 {
+		for i := range burst {
+			if got := ask(t, server, 0, "k", ""); got != "OK" || time.Since(begin) > 0 {
+				t.Errorf("request %d of the burst: %s after %v, want OK at once", i, got, time.Since(begin))
+			}
+		}
+		if got := ask(t, server, 0, "k", ""); got != "OVER_LIMIT" {
+			t.Errorf("beyond the burst without a deadline: %s, want OVER_LIMIT", got)
+		}
+		for i := range 10 {
 			all.Go(func() {
 				if got := ask(t, server, 10*time.Second, "k", ""); got != "OK" {
 					t.Errorf("request %d: %s, want OK", i, got)

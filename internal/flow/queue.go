@@ -11,8 +11,8 @@ import (
 // longest bounds the time for which an answer is held.
 const longest = time.Minute
 
-// Queue holds answers until their time. A leaky bucket gives each request a later time than the one before, and timers
-// end in the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
+// Queue holds answers until their time. A bucket gives each request a later time than the one before, and timers end in
+// the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
 // of its own. It is safe for concurrent use.
 type Queue struct {
 	places  int64
@@ -38,14 +38,14 @@ func (q *Queue) Stats() QueueStats {
 	return QueueStats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
 }
 
-// Most returns how long the answer to a request can be held whose caller has some time left until its deadline. It is 0
-// if the queue is full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent
-// requests can still find the queue full: see Enter.
-func (q *Queue) Most(left time.Duration) time.Duration {
-	if q.held.Load() >= q.places {
+// Most returns how long the answer to a request can be held. It is 0 if the queue is full, and without a deadline (the
+// zero time), because such a caller has not stated that it waits. The limiter denies a request that would have to wait
+// longer, and does not charge it. Concurrent requests can still find the queue full: see Enter.
+func (q *Queue) Most(deadline, now time.Time) time.Duration {
+	if deadline.IsZero() || q.held.Load() >= q.places {
 		return 0
 	}
-	return min(longest, max(0, left-ratelimit.DeadlineReserve))
+	return min(longest, max(0, deadline.Sub(now)-ratelimit.DeadlineReserve))
 }
 
 // Enter takes a place for an answer that is held for d: call Stay or Leave. It returns false if there is no place, or

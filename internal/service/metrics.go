@@ -60,6 +60,7 @@ func (m *metrics) collectDecisions(to samples) {
 	type sum struct{ allowed, denied, shadowDenied, undecided uint64 }
 	sums := make(map[ratelimit.Series]sum) // rules may share a name
 	m.live.Limits().EachCounters(func(name ratelimit.Series, n *ratelimit.Counters) {
+		name.Beside = false // it is no label
 		s := sums[name]
 		s.allowed += n.Allowed.Descriptors()
 		s.denied += n.Denied.Descriptors()
@@ -69,7 +70,8 @@ func (m *metrics) collectDecisions(to samples) {
 	})
 	decisions := to.counter("ratelimit_decisions_total",
 		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. "+
-			"Of several limits of a rule, the tightest counts.", "domain", "rule", "limit", "decision")
+			"Of several limits of a rule, the tightest counts. A limit in shadow beside others counts its denials.",
+		"domain", "rule", "limit", "decision")
 	undecided := to.counter("ratelimit_undecided_total",
 		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
 	for name, s := range sums {

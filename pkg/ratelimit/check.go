@@ -187,6 +187,10 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 	case n.RateLimit != nil && n.RateLimit.Unlimited:
 		c.checkUnlimited(n.RateLimit, at+".rate_limit")
 	case n.RateLimit != nil:
+		if n.RateLimit.Shadow {
+			c.Key(at+".rate_limit.shadow_mode").Fail("`shadow_mode` does not belong in a rate limit",
+				"it belongs directly in a descriptor, an element of `descriptors:`")
+		}
 		c.checkLimit(n.RateLimit, at+".rate_limit", keys)
 	case n.Limits != nil && len(n.Limits) == 0:
 		c.Key(at+".limits").Fail("`limits` is empty", "add an element, or delete `limits` to let all pass")
@@ -199,7 +203,11 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 				"other limits would hold all the same: write `rate_limit: {unlimited: true}` instead of `limits`")
 			continue
 		}
-		limited++
+		if n.Limits[i].Shadow {
+			c.checkShadow(n, &n.Limits[i], at)
+		} else {
+			limited++
+		}
 		c.checkLimit(&n.Limits[i], at, keys)
 	}
 	if limited > 1 && n.Quota {
@@ -210,11 +218,24 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 	c.checkTogether(n.Limits, at+".limits")
 }
 
+// checkShadow reports what has no meaning in a limit in shadow.
+func (c *checker) checkShadow(n *Node, l *Limit, at string) {
+	if len(l.Replaces) > 0 {
+		c.Key(at+".replaces", at+".shadow_mode").Fail("`replaces` beside `shadow_mode`",
+			"a limit in shadow changes no decision: delete one of them")
+	}
+	if n.Shadow {
+		c.Key(at+".shadow_mode").Warn("`shadow_mode` of a limit has no effect in a descriptor in shadow mode",
+			"delete it here, or beside `limits`")
+	}
+}
+
 // checkTogether reports limits of one node that would count in one bucket, or of which one always replaces the other.
 func (c *checker) checkTogether(limits []Limit, at string) {
 	type counted struct {
 		algorithm bucket.Algorithm
 		window    int64
+		shadow    bool // it has buckets of its own
 	}
 	first, named := map[counted]int{}, map[string]bool{}
 	for i := range limits {
@@ -224,7 +245,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 		if l.Unlimited || err != nil {
 			continue
 		}
-		same := counted{b.Algorithm, b.Window}
+		same := counted{b.Algorithm, b.Window, l.Shadow}
 		j, known := first[same]
 		if !known {
 			first[same] = i

@@ -214,13 +214,12 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 	case delay < 0:
 		onValue.Fail("`max_delay` cannot be "+suggest.Quoted(delay.String()), "want 0 or more")
 		return
-	case limit.Algorithm != bucket.LeakyBucket:
+	case !limit.Algorithm.HasQueue():
 		onKey.Fail(fmt.Sprintf("`max_delay` has no meaning for %s", limit.Algorithm),
-			"only a `leaky_bucket` holds requests until it has drained: change the algorithm, or delete `max_delay`")
+			"only a `token_bucket` or a `leaky_bucket` holds requests: change the algorithm, or delete `max_delay`")
 		return
 	case limit.Requests == 0:
-		onKey.Fail("`max_delay` beside `requests_per_unit: 0`",
-			"nothing leaks, so no request is ever let go: delete `max_delay`")
+		onKey.Fail("`max_delay` beside `requests_per_unit: 0`", "no request ever passes: delete `max_delay`")
 		return
 	case delay > maxQueueTime:
 		onValue.Fail("`max_delay` cannot be "+suggest.Quoted(delay.String()),
@@ -231,26 +230,30 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 	switch {
 	case units == 0:
 		one := inWords(unitTime(limit, 1))
-		onValue.Fail(fmt.Sprintf("`max_delay` is shorter than the %s in which one request leaks", one),
+		onValue.Fail(fmt.Sprintf("`max_delay` is shorter than %s, the time of one request at this rate", one),
 			"no request could be held: want at least "+suggest.Quoted(one)+", or no `max_delay`")
 		return
 	case exact != delay.Microseconds():
 		onValue.Warn(fmt.Sprintf("`max_delay` is rounded down to %s", inWords(exact)),
-			fmt.Sprintf("that is the time in which %s", leaks(units)))
+			fmt.Sprintf("that is the time of %s at this rate", requests(units)))
 	}
-	if limit.Burst <= units {
+	switch all := withQueue(limit, units); {
+	case all.Check() != nil:
+		onValue.Fail(fmt.Sprintf("%s cannot wait beside a burst of %d and be counted exactly", requests(units), limit.Burst),
+			"write a smaller `burst`, or a shorter `max_delay`")
+	case all.Burst <= units:
 		onKey.Warn(fmt.Sprintf("the burst of %d denies requests before they wait that long", limit.Burst),
-			fmt.Sprintf("write `burst: %d` to hold as many as leak in %s", units+1, inWords(exact)))
+			fmt.Sprintf("write `burst: %d` to hold as many as pass in %s", units+1, inWords(exact)))
 	}
 }
 
 func inWords(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
 
-func leaks(units int64) string {
-	if units == 1 {
-		return "1 request leaks"
+func requests(n int64) string {
+	if n == 1 {
+		return "1 request"
 	}
-	return fmt.Sprintf("%d requests leak", units)
+	return fmt.Sprintf("%d requests", n)
 }
 
 // placeholders are the placeholders of a template: see ProblemDetail.

@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 			"descriptors[0].rate_limit.max_delay: ${max_delay} cannot be ${-1s}"},
 		{"a delay of nothing",
 			limited(with(func(l *limit) { l.Algorithm, l.MaxDelay = bucket.LeakyBucket, time.Nanosecond })),
-			"descriptors[0].rate_limit.max_delay: ${max_delay} is shorter than the 600ms in which one request leaks"},
+			"descriptors[0].rate_limit.max_delay: ${max_delay} is shorter than 600ms, the time of one request at this rate"},
 		{"names that are not UTF-8", nodes{
 			{Key: "a\xff", Value: "b\xff", RateLimit: new(with(func(l *limit) { l.Name = "c\xff" })),
 				Metadata: map[string]any{"d": "\xff"}},

@@ -100,6 +100,35 @@ func TestPeeksAndRefundsAreNoHits(t *testing.T) {
 	}
 }
 
+// TestShadowBesideIsCounted checks that a limit in shadow beside others counts only what it would have denied, under
+// its own name. The others count as they do without it.
+func TestShadowBesideIsCounted(t *testing.T) {
+	t.Parallel()
+	limiter, rules := newLimiter(t, ratelimit.Config{}, ratelimit.RulesOptions{}, `
+domain: test
+descriptors:
+  - key: k
+    limits:
+      - {unit: year, requests_per_unit: 3, algorithm: fixed_window}
+      - {unit: year, requests_per_unit: 1, algorithm: fixed_window, shadow_mode: true}`)
+	for range 5 {
+		decide(t, limiter, query(t, "k=v"))
+	}
+	type series struct {
+		Limit                         string
+		Beside                        bool
+		Allowed, Denied, ShadowDenied uint64
+	}
+	got := map[series]bool{}
+	rules.EachCounters(func(s ratelimit.Series, c *ratelimit.Counters) {
+		got[series{s.Limit, s.Beside, c.Allowed.Hits(), c.Denied.Hits(), c.ShadowDenied.Hits()}] = true
+	})
+	want := map[series]bool{{"k", false, 3, 2, 0}: true, {"k-1-a-1-year", true, 0, 0, 4}: true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 // TestMetricValues checks that clients cannot make more names than RulesOptions.MetricValues for each rule, nor long
 // ones, and that counters go on when rules are loaded again.
 func TestMetricValues(t *testing.T) {

@@ -50,7 +50,7 @@ func (r *Rule) compileCredentialLimit(l *RuleLimit, spec LimitSpec) *RuleLimit {
 	compiled.MaxDelay = 0
 	compiled.Lease = (&Limit{Lease: int64(compiled.Lease)}).lease(limit, 0)
 	// compiled.rule stays: for a store, the buckets belong to the rule.
-	compiled.identity = string(identity(r.Domain, r.path, limit))
+	compiled.identity = string(identity(r.Domain, r.path, &compiled))
 	compiled.credentialLimits = new(sync.Map)
 	return &compiled
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window. It
-// leaves out the numbers and the name, so that a change of them keeps the counts.
-func identity(domain string, path []*Node, l bucket.Limit) []byte {
+// leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow beside others may
+// have their algorithm and window.
+func identity(domain string, path []*Node, l *RuleLimit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
 		id = descriptors.AppendField(id, n.Key)
@@ -20,7 +21,11 @@ func identity(domain string, path []*Node, l bucket.Limit) []byte {
 		}
 		id = descriptors.AppendField(append(id, '='), n.Value)
 	}
-	id = appendAlgorithm(append(id, '/'), l)
+	mark := byte('/')
+	if l.beside {
+		mark = '~'
+	}
+	id = appendAlgorithm(append(id, mark), l.Limit)
 	if len(id) > maxIdentity {
 		return descriptors.AppendField([]byte{'h'}, string(id)) // a hash; other identities begin with a field
 	}

@@ -34,8 +34,10 @@ type Limit struct {
 
 	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
 
-	MaxDelay time.Duration  `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
-	Problem  *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
+	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a request may be held: token_bucket, leaky_bucket. At most 1m." default:"0s"`
+	// Shadow is for an element of limits. Check refuses it in rate_limit, where envoyproxy/ratelimit ignores it.
+	Shadow  bool           `yaml:"shadow_mode" doc:"In limits: decides and counts, but never denies." default:"false"`
+	Problem *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	// Position is the position of the limit, "file:line", for messages.
 	Position string `yaml:",position"`
 }
@@ -71,11 +73,18 @@ func (l *Limit) spec(standard bucket.Algorithm) LimitSpec {
 // maxQueueTime bounds Limit.MaxDelay: Envoy and its client keep a request open that long.
 const maxQueueTime = time.Minute
 
-// queueTime returns how many units of a leaky bucket leak within a time, and the time in which these leak, in µs. The
-// time is rounded up, so that no fewer units leak in it. The limit must have requests.
+// queueTime returns how many units of a bucket leak within a time, and the time in which these leak, in µs. The time
+// is rounded up, so that no fewer units leak in it. The limit must have requests.
 func queueTime(l bucket.Limit, within time.Duration) (units, micros int64) {
 	units = within.Microseconds() * l.Requests / l.Window // at most a minute times bucket.MaxRequests
 	return units, unitTime(l, units)
+}
+
+// withQueue returns the limit by which a bucket accepts a request of one hit if so many units wait before it.
+func withQueue(l bucket.Limit, units int64) bucket.Limit {
+	t := bucket.Take{Limit: l, Cost: 1}
+	t.Queue(units)
+	return t.Limit
 }
 
 // unitTime returns the time in which this many units leak, in µs and rounded up.

@@ -76,6 +76,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 			cfg.Shadow = true
 		case "quota":
 			cfg.Quota = true
+		case "stop_when_over":
+			cfg.StopWhenOver = true
 		case "strict":
 			cfg.Strict, s.options.Wildcards = true, descriptors.FileOrder
 			s.cfg.DefaultAlgorithm, s.options.DefaultAlgorithm = bucket.FixedWindow, bucket.FixedWindow

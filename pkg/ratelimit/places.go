@@ -27,7 +27,7 @@ func (p *Plan) takePlaces() {
 	for i := range p.limits {
 		a := &p.limits[i]
 		rule := p.matches[a.descriptor].rule
-		if a.limit.MaxDelay == 0 || rule.Node.Shadow || slices.Contains(p.places, rule.held) {
+		if a.limit.MaxDelay == 0 || a.limit.Shadow || slices.Contains(p.places, rule.held) {
 			continue
 		}
 		p.places = append(p.places, rule.held)

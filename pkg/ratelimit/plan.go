@@ -47,6 +47,7 @@ const (
 type match struct {
 	rule    *Rule // nil if none matched, or if the request brought its limit
 	limited bool  // a limit applies
+	inForce bool  // one that is not in shadow
 }
 
 type appliedLimit struct {
@@ -186,7 +187,8 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 		})
 	}
 	for i := range p.limits {
-		p.matches[p.limits[i].descriptor].limited = true
+		m := &p.matches[p.limits[i].descriptor]
+		m.limited, m.inForce = true, m.inForce || !p.limits[i].limit.Shadow
 	}
 	return nil
 }
@@ -227,9 +229,9 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Rule = ^t.Rule
 		}
 		if a.limit.MaxDelay > 0 {
-			t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.hold), t.Cost)
+			p.queue(&t, a.limit)
 		}
-		t.Role = p.role(rule)
+		t.Role = p.role(rule, a.limit)
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
@@ -249,14 +251,14 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	}
 }
 
-// queue returns the burst with which a leaky bucket accepts a request of this cost if its content leaks within the
-// delay. Each waiting request has put at least one unit into the bucket, so the burst also bounds how many wait.
-func (p *Plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
-	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
+// queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one
+// unit into the bucket, so these units also bound how many wait.
+func (p *Plan) queue(t *bucket.Take, l *RuleLimit) {
+	ahead := min(l.MaxDelay, p.hold) * l.Requests / l.Window // a MaxDelay is at most a minute, so it fits
 	if most := p.limiter.cfg.MaxHeld; most > 0 {
 		ahead = min(ahead, most)
 	}
-	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
+	t.Queue(ahead)
 }
 
 // hits returns the hits of a descriptor. Its own precede those of the request; an explicit 0 is a peek.
@@ -285,10 +287,10 @@ func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	return t
 }
 
-// role returns the role of a rule, or of a limit that the request brought if the rule is nil.
-func (p *Plan) role(r *Rule) bucket.Role {
+// role returns the role of a limit of a rule, or of one that the request brought if the rule is nil.
+func (p *Plan) role(r *Rule, l *RuleLimit) bucket.Role {
 	switch {
-	case r != nil && r.Node.Shadow:
+	case l.Shadow:
 		return bucket.Shadow
 	case r != nil && r.Node.Quota || p.limiter.cfg.Quota:
 		return bucket.Quota
@@ -305,7 +307,7 @@ func (p *Plan) quotasCanDeny() bool {
 		if p.limiter.cfg.Quota && !m.limited && !unlimited {
 			return false
 		}
-		if m.rule != nil && m.rule.Node.Shadow && (m.rule.Node.Quota || p.limiter.cfg.Quota) && m.limited {
+		if m.rule != nil && m.limited && !m.inForce && (m.rule.Node.Quota || p.limiter.cfg.Quota) {
 			return false
 		}
 	}

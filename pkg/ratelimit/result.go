@@ -65,8 +65,11 @@ type Status struct {
 	Rule *Rule
 	// Unlimited is set if the rule has no limit.
 	Unlimited bool
-	// Binding is the applied limit that denies longest or leaves least; nil if none applied.
+	// Binding is the applied limit that denies longest or leaves least; nil if none applied. It is a limit in shadow only
+	// if no other applied.
 	Binding *Applied
+	// ShadowDenied is a limit in shadow beside Binding that would have denied, nil for none.
+	ShadowDenied *Applied
 }
 
 // RuleName returns the name of the rule: "override" for a limit that the request brought, "" for a nil status.
@@ -109,7 +112,7 @@ type Applied struct {
 	// Decision is the bucket's; Cost is the requested cost, clamped.
 	Decision bucket.Decision
 	Cost     uint64
-	// Shadow is set if the rule is in shadow mode: its denial is counted but not enforced.
+	// Shadow is set if the limit is in shadow: its denial is counted but not enforced.
 	Shadow bool
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
 	Quota bool
@@ -166,8 +169,8 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 		a, applied := &p.limits[i], &res.Limits[i]
 		s, t := &res.Statuses[a.descriptor], &takes[a.take]
 		*applied = Applied{
-			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Node.Shadow,
-			Quota: p.role(s.Rule) == bucket.Quota,
+			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: a.limit.Shadow,
+			Quota: p.role(s.Rule, a.limit) == bucket.Quota,
 		}
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
@@ -186,9 +189,15 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 			s.Binding = applied
 		}
 	}
-	for i := range res.Statuses {
-		if s := &res.Statuses[i]; s.Binding != nil {
-			p.count(s, &p.query.Descriptors[i])
+	for i := range p.limits {
+		applied, d := &res.Limits[i], p.limits[i].descriptor
+		s := &res.Statuses[d]
+		beside := applied.Limit.beside && applied != s.Binding && !applied.Decision.Allowed
+		if beside {
+			s.ShadowDenied = applied
+		}
+		if beside || applied == s.Binding {
+			p.count(s.Rule, applied, &p.query.Descriptors[d])
 		}
 	}
 	if !res.Allowed && p.limiter.cfg.Shadow {
@@ -198,8 +207,14 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 }
 
 // Compare is negative if limit a matters more to a client than b. A denial precedes an allowed limit; of two denials,
-// the longer one; otherwise the limit that leaves less.
+// the longer one; otherwise the limit that leaves less. A limit in shadow beside others comes last.
 func Compare(a, b *Applied) int {
+	switch {
+	case a.Limit.beside && !b.Limit.beside:
+		return 1
+	case b.Limit.beside && !a.Limit.beside:
+		return -1
+	}
 	return cmp.Or(cmp.Compare(b.denial(), a.denial()), cmp.Compare(a.Decision.Remaining, b.Decision.Remaining))
 }
 
@@ -211,24 +226,26 @@ func (a *Applied) denial() uint64 {
 	return max(1, uint64(a.Decision.RetryAfter))
 }
 
-func (p *Plan) count(s *Status, d *descriptors.Descriptor) {
+// count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
+func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
 	c := &p.limiter.totals.RequestLimits
-	if s.Rule != nil {
-		c = s.Rule.counters(s.Binding.Limit, d.Entries)
+	if rule != nil {
+		c = rule.counters(a.Limit, d.Entries)
 	}
 	hits := p.hits(d)
 	if d.Negative {
 		hits = 0
 	}
-	capacity := s.Binding.Limit.Capacity()
-	if delay := s.Binding.Limit.MaxDelay; delay > 0 {
-		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.hold), hits)
+	t := bucket.Take{Limit: a.Limit.Limit, Cost: hits}
+	if a.Limit.MaxDelay > 0 {
+		p.queue(&t, a.Limit)
 	}
-	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
+	capacity := t.Capacity()
+	c.count(a, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {
 	case p.decider.undecided():
 		c.Undecided.Add(1)
-	case p.decider == FromDenialCache && !s.Binding.Decision.Allowed:
-		c.Cached.Add(hits - min(hits, uint64(s.Binding.Decision.Remaining)))
+	case p.decider == FromDenialCache && !a.Decision.Allowed:
+		c.Cached.Add(hits - min(hits, uint64(a.Decision.Remaining)))
 	}
 }

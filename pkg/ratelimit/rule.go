@@ -58,8 +58,11 @@ type RuleLimit struct {
 	HashTag string
 	// OverrideMax is the most requests in this window that a credential's limit may allow instead; 0 allows none.
 	OverrideMax int64
-	// MaxDelay is how early a request may be, in µs, as the time of whole units of a leaky bucket. An early request is
-	// held until its time; one that is even earlier is denied. 0 means that bursts pass at once.
+	// Shadow means that the limit is decided and counted, but never enforced: the rule is in shadow mode, or the limit.
+	Shadow bool
+	// MaxDelay is how early a request may be, in µs, as the time in which whole units leak. An early request is held
+	// until its time; one that is even earlier is denied. In a leaky bucket each request has a time, in a token bucket
+	// each beyond the burst. 0 means that none is held.
 	MaxDelay int64
 	// Lease is how many units of a bucket a replica may charge in advance, 0 for none. A strict limiter ignores it.
 	Lease uint64
@@ -70,6 +73,7 @@ type RuleLimit struct {
 	Counters *Counters
 
 	index    int              // in Rule.Limits.
+	beside   bool             // in shadow beside limits of the rule that are enforced. It has buckets of its own.
 	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
 	identity string           // what all bucket keys of the limit begin with.
 	rule     uint64           // for bucket.Take.Rule.
@@ -102,19 +106,25 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 		}
 	}
 	limits := node.AllLimits()
+	inForce := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Shadow })
 	rule.Limits = make([]RuleLimit, 0, len(limits))
 	for i := range limits {
-		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(limits) > 1))
+		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(inForce)))
 	}
 	r.counters.add(rule, r.options.Before, r.options.MetricValues)
 	return rule
 }
 
-// newLimit compiles a limit of a rule. several is set if the rule has more than one.
-func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
-	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1}
+// newLimit compiles a limit of a rule. inForce is how many limits of the rule are not in shadow by themselves.
+func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
+	compiled := RuleLimit{
+		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1,
+		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && inForce > 0 && !rule.Node.Shadow,
+	}
 	for _, other := range l.Replaces {
-		compiled.Replaces = append(compiled.Replaces, other.Name)
+		if !compiled.beside {
+			compiled.Replaces = append(compiled.Replaces, other.Name)
+		}
 	}
 	if !rule.Unlimited {
 		r.countBy(&compiled, l)
@@ -127,9 +137,9 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
 			compiled.hashTag = i
 		}
 	}
-	compiled.Policy = policyName(rule.Name, &compiled, several)
+	compiled.Policy = policyName(rule.Name, &compiled, l.Shadow || inForce > 1)
 	compiled.PolicyItem = compiled.policyItem()
-	id := identity(rule.Domain, rule.path, compiled.Limit)
+	id := identity(rule.Domain, rule.path, &compiled)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
 	return compiled
 }
@@ -151,8 +161,10 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	if l.Override == OverrideAllowed {
 		compiled.OverrideMax = min(max(0, l.OverrideMax), bucket.MaxRequests)
 	}
-	if limit.Algorithm == bucket.LeakyBucket && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
-		_, compiled.MaxDelay = queueTime(limit, l.MaxDelay)
+	if limit.Algorithm.HasQueue() && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
+		if units, micros := queueTime(limit, l.MaxDelay); withQueue(limit, units).Check() == nil {
+			compiled.MaxDelay = micros
+		}
 	}
 	compiled.Lease = l.lease(limit, compiled.MaxDelay)
 }

@@ -17,6 +17,8 @@ type Series struct {
 	Rule string
 	// Limit is the RuleLimit.Policy of the limit.
 	Limit string
+	// Beside means that the limit is in shadow beside others, which count the same descriptors.
+	Beside bool
 }
 
 // DefaultMetricValues is the default of RulesOptions.MetricValues.
@@ -33,7 +35,7 @@ const (
 // them. It does not change once the rules are compiled.
 type counterSet struct {
 	fixed   map[Series]*fixedCounters
-	byValue map[Series]*valueCounters // Limit is ""
+	byValue map[Series]*valueCounters // by the domain and the rule
 	// gone has the counters of rules that the last change has removed, because decisions since the last scrape are in
 	// them. nil for none.
 	gone *counterSet
@@ -78,9 +80,11 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		gone = *old.gone
 	}
 	name := Series{Domain: rule.Domain, Rule: rule.Name}
+	limits := make([]Series, len(rule.Limits))
 	for i := range rule.Limits {
 		l := &rule.Limits[i]
-		name.Limit = l.Policy
+		name.Limit, name.Beside = l.Policy, l.beside
+		limits[i] = Series{Domain: rule.Domain, Limit: l.Policy, Beside: l.beside}
 		if s.fixed[name] == nil {
 			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
@@ -89,17 +93,13 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 			rule.DenialLines, rule.held = &s.fixed[name].lines, &s.fixed[name].held
 		}
 	}
-	name.Limit = ""
+	name = Series{Domain: rule.Domain, Rule: rule.Name}
 	if !rule.dynamicName {
 		return
 	}
-	policies := make([]string, len(rule.Limits))
-	for i := range rule.Limits {
-		policies[i] = rule.Limits[i].Policy
-	}
-	rule.byValue = &valueCounters{domain: rule.Domain, policies: policies, max: values, named: make(map[string][]Counters)}
+	rule.byValue = &valueCounters{limits: limits, max: values, named: make(map[string][]Counters)}
 	for _, same := range []*valueCounters{s.byValue[name], old.byValue[name], gone.byValue[name]} {
-		if same != nil && slices.Equal(same.policies, policies) {
+		if same != nil && slices.Equal(same.limits, limits) {
 			rule.byValue = same
 			break
 		}
@@ -110,9 +110,8 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 // valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of
 // requests.
 type valueCounters struct {
-	domain   string
-	policies []string // RuleLimit.Policy of the limits
-	max      int
+	limits []Series // without a rule
+	max    int
 
 	mu    sync.RWMutex
 	named map[string][]Counters // by the index of the limit
@@ -139,7 +138,7 @@ func (v *valueCounters) add(name string, other func() string) []Counters {
 		name = other()
 	}
 	if v.named[name] == nil {
-		v.named[strings.Clone(name)] = make([]Counters, len(v.policies))
+		v.named[strings.Clone(name)] = make([]Counters, len(v.limits))
 	}
 	return v.named[name]
 }
@@ -200,7 +199,9 @@ func (v *valueCounters) each(f func(s Series, c *Counters)) {
 	defer v.mu.RUnlock()
 	for name, limits := range v.named {
 		for i := range limits {
-			f(Series{Domain: v.domain, Rule: name, Limit: v.policies[i]}, &limits[i])
+			s := v.limits[i]
+			s.Rule = name
+			f(s, &limits[i])
 		}
 	}
 }

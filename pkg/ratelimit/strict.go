@@ -56,11 +56,13 @@ func (p *Plan) leaveOut(o *bucket.Outcome) {
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
 		if own.Refund == 0 && (left < 0 || own.Cost > uint64(left)) {
 			isOver[i] = true
-			over++
+			if !a.limit.beside {
+				over++
+			}
 		}
 	}
 	for i := range p.limits {
-		p.limits[i].uncharged = over > 0 && !isOver[i]
+		p.limits[i].uncharged = over > 0 && !isOver[i] && !p.limits[i].limit.beside
 	}
 }
 
@@ -107,7 +109,7 @@ func (p *Plan) compare(takes []bucket.Take, res *Result) {
 		default:
 			d.RetryAfter = d.ResetAfter
 		}
-		switch wait := uint64(d.RetryAfter); p.role(p.matches[a.descriptor].rule) {
+		switch wait := uint64(d.RetryAfter); p.role(p.matches[a.descriptor].rule, a.limit) {
 		case bucket.Enforce:
 			enforced = max(enforced, wait)
 		case bucket.Quota:

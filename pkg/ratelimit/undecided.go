@@ -43,7 +43,7 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 func pass(r *bucket.Request, o *bucket.Outcome) {
 	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]}
 	for i := range r.Takes {
-		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Limit.Capacity()})
+		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Capacity()})
 	}
 }
 

@@ -27,7 +27,7 @@ func Dump(a *Active) string {
 			}
 			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
-				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, r.Node.Shadow, r.Node.Quota,
+				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, l.Shadow, r.Node.Quota,
 				oneLine(strings.Join(parts, ", ")))
 		}
 	}
@@ -39,7 +39,7 @@ func Dump(a *Active) string {
 
 // effective returns a limit with its defaults, without the keys that its line begins with.
 func effective(l ratelimit.Limit, compiled *ratelimit.RuleLimit) ratelimit.Limit {
-	l.Unit, l.Requests = 0, nil
+	l.Unit, l.Requests, l.Shadow = 0, nil, false
 	l.Algorithm, l.Burst, l.OnStoreError = compiled.Algorithm, compiled.Burst, compiled.OnStoreError
 	l.MaxDelay = time.Duration(compiled.MaxDelay) * time.Microsecond
 	if l.Multiplier == 1 {

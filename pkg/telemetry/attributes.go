@@ -129,6 +129,9 @@ func (l *DecisionLog) descriptors(q *ratelimit.Query, res *ratelimit.Result, sho
 		switch {
 		case s.Binding != nil:
 			attrs = append(append(attrs, ruleAttrs(&s)...), limitAttrs(s.Binding)...)
+			if s.ShadowDenied != nil {
+				attrs = append(attrs, text("shadow_denied", s.ShadowDenied.Limit.Policy)...)
+			}
 		case s.Rule != nil:
 			attrs = append(attrs, ruleAttrs(&s)...)
 		default:

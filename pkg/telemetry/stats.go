@@ -31,6 +31,10 @@ func (s *Stats) Counters() map[string]uint64 {
 	s.Rules().EachCounters(func(name ratelimit.Series, c *ratelimit.Counters) {
 		rule := service + "rate_limit." + statName(name.Domain+"."+name.Rule)
 		allowed, denied, shadow := c.Allowed.Hits(), c.Denied.Hits(), c.ShadowDenied.Hits()
+		if name.Beside { // the other limits count the hits
+			counters[rule+".shadow_mode"] += shadow
+			return
+		}
 		// Rules, and limits of a rule, can have a name in common.
 		counters[rule+".total_hits"] += allowed + denied + shadow + c.Fitting.Load()
 		counters[rule+".within_limit"] += allowed

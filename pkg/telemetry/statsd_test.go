@@ -75,6 +75,39 @@ func TestStatsdOfManyRules(t *testing.T) {
 	<-ended
 }
 
+// TestShadowBesideStatistics checks that a limit in shadow beside others adds no hits to the statistics of its rule.
+func TestShadowBesideStatistics(t *testing.T) {
+	t.Parallel()
+	set, problems := file.Parse([]file.File{{Name: "shop.yaml", Content: []byte(`
+domain: shop
+descriptors:
+  - key: user
+    limits:
+      - {unit: hour, requests_per_unit: 9}
+      - {unit: hour, requests_per_unit: 5, shadow_mode: true}
+`)}}, file.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	rules := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+	rules.EachCounters(func(s ratelimit.Series, c *ratelimit.Counters) {
+		if s.Beside {
+			c.ShadowDenied.Add(2)
+		} else {
+			c.Allowed.Add(7)
+		}
+	})
+	all := (&Stats{
+		Rules: func() *ratelimit.Rules { return rules }, Totals: new(ratelimit.Totals),
+		Loads: func() (succeeded, failed uint64) { return 1, 0 }, Calls: NewCalls(prometheus.NewRegistry()),
+	}).Counters()
+	for name, want := range map[string]uint64{"total_hits": 7, "within_limit": 7, "over_limit": 0, "shadow_mode": 2} {
+		if got := all["ratelimit.service.rate_limit.shop.user."+name]; got != want {
+			t.Errorf("%s: got %d, want %d", name, got, want)
+		}
+	}
+}
+
 // TestMogrifiedTag has a client's value that would be a second tag.
 func TestMogrifiedTag(t *testing.T) {
 	t.Parallel()

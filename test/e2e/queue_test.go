@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// The leaky bucket with max_delay in testdata/policy.yaml: one request leaves in every interval.
+// The buckets with max_delay in testdata/policy.yaml: one request leaves in every interval.
 const (
 	interval = 200 * time.Millisecond
 	fit      = 6 // one leaves at once, and five are in the queue
@@ -41,6 +42,39 @@ func TestQueueRate(t *testing.T) {
 	if n := s.Stat("cluster.application.ext_authz.error"); n != 0 {
 		t.Errorf("ext_authz.error: got %d, want 0: no request may be held longer than Envoy waits", n)
 	}
+}
+
+// TestQueueAfterBurst sends as many requests at once as a token bucket lets pass at once and holds. All are allowed,
+// and those beyond the burst leave at the rate of the bucket.
+func TestQueueAfterBurst(t *testing.T) {
+	t.Parallel()
+	const burst, queue = 3, 5
+	s := startShop(t)
+	request := get("/bursts/1", s.issuer.bearer(t, nil))
+	answers := make([]answer, burst+queue)
+	var group sync.WaitGroup
+	begin := time.Now()
+	for i := range answers {
+		group.Go(func() { answers[i] = s.do(t, request) })
+	}
+	group.Wait()
+	var held []answer
+	for i, a := range answers {
+		if a.status != http.StatusOK {
+			t.Errorf("request %d: got %d %s, want 200", i, a.status, a.body)
+		}
+		if a.end.Sub(begin) >= interval {
+			held = append(held, a)
+		}
+	}
+	if len(held) < queue {
+		t.Errorf("%d requests were held for an interval or longer, want %d", len(held), queue)
+	}
+	if n := s.service.metric(t, "extauthz_authz_delayed_total"); n != queue {
+		t.Errorf("%d answers were held, want the %d beyond the burst", n, queue)
+	}
+	slices.SortFunc(answers, func(a, b answer) int { return a.end.Compare(b.end) })
+	wantRate(t, begin.Add(interval), answers[burst:])
 }
 
 // TestQueueDenies sends one request more than a leaky bucket and its queue hold. The last request is denied while the

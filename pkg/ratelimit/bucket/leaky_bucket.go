@@ -130,6 +130,19 @@ func (leakyBucket) wait(l *Limit, s *State, n int64) int64 {
 	return l.sub(l.add(held(s), l.leak(n)), l.leak(l.Burst)).ceil()
 }
 
+// queueAll lets each take wait until the bucket is empty.
+func queueAll(l Limit, ahead int64, cost uint64) (burst, atOnce int64) {
+	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst)))), 0
+}
+
+// queueExcess lets takes wait that are beyond the burst. A peek cannot wait, so it asks for a unit of the burst.
+func queueExcess(l Limit, ahead int64, cost uint64) (burst, atOnce int64) {
+	if cost == 0 {
+		ahead = 0
+	}
+	return l.Burst + ahead, l.Burst
+}
+
 func (leakyBucket) drain(_ *Limit, s *State) int64 { return held(s).ceil() }
 
 func (leakyBucket) sound(s *State, held int64) bool {

@@ -52,6 +52,8 @@ type entry struct {
 	// hasGrants is set if a state has each charge at its time (State.Grants). A unit that is charged at two times counts
 	// twice, and a denial may drop the oldest units beyond the limit.
 	hasGrants bool
+	// queue returns the burst and the Take.AtOnce that Take.Queue sets. It is nil if no request can wait for a bucket.
+	queue func(l Limit, ahead int64, cost uint64) (burst, atOnce int64)
 	// resets is set if a window ends with all that was used in it.
 	resets bool
 	// most is the largest Limit.Requests that can be counted exactly.
@@ -67,9 +69,13 @@ var registry = [...]entry{
 		name: "sliding_window_log", letter: 'l', most: MaxLogRequests, hasGrants: true, engine: slidingWindowLog{},
 	},
 	SlidingWindowCounter: {name: "sliding_window_counter", letter: 's', most: MaxRequests, engine: slidingWindowCounter{}},
-	TokenBucket:          {name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
-	LeakyBucket:          {name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
-	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, resets: true, engine: fixedWindow{}},
+	TokenBucket: {
+		name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, queue: queueExcess, engine: leakyBucket{},
+	},
+	LeakyBucket: {
+		name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, queue: queueAll, engine: leakyBucket{},
+	},
+	FixedWindow: {name: "fixed_window", letter: 'f', most: MaxRequests, resets: true, engine: fixedWindow{}},
 }
 
 // Algorithms lists the algorithms that a bucket can count by.
@@ -101,6 +107,9 @@ func (a Algorithm) Letter() byte { return registry[a].letter }
 
 // HasBurst reports whether the algorithm has a capacity of its own beside its rate.
 func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
+
+// HasQueue reports whether requests can wait for a bucket of the algorithm (Take.Queue).
+func (a Algorithm) HasQueue() bool { return a.known() && registry[a].queue != nil }
 
 // HasGrants reports whether a state of the algorithm has each charge at its time, in State.Grants.
 func (a Algorithm) HasGrants() bool { return a.known() && registry[a].hasGrants }

@@ -36,6 +36,9 @@ type Take struct {
 	Need uint64
 	// Refund is given back first, whatever the verdict. A take that only refunds always fits.
 	Refund uint64
+	// AtOnce is 0, or the part of the capacity that passes at once: Queue sets it. A take that fills the bucket further is
+	// early by the time in which the excess leaks. No larger cost ever fits, and Remaining is what is left of this part.
+	AtOnce int64
 	// ChargedAt is 0, or the Decision.ChargedAt of a charge that Refund gives back. The bucket then loses no more than it
 	// still holds of the charge, so that it never allows more than without both. Such a take is enforced, and has neither
 	// Cost nor Need.
@@ -77,8 +80,9 @@ type Decision struct {
 	ResetAfter int64
 	// NextIn is the least time after which Remaining grows, without other requests; 0 if the bucket is full.
 	NextIn int64
-	// Delay is how early an allowed take of a leaky or token bucket is: the time until its earlier content has leaked. If
-	// each request is held for its Delay, requests leave at the rate of the bucket. It is 0 for the window algorithms.
+	// Delay is how early an allowed take of a leaky or token bucket is: the time until its earlier content has leaked.
+	// With Take.AtOnce, it is the time until no more than that is in the bucket. If each request is held for its Delay,
+	// requests leave in the order of their charges, at the rate of the bucket. It is 0 for the window algorithms.
 	Delay int64
 	// ExpireAt is the time from which dropping the stored state changes no decision, 0 if nothing is stored.
 	ExpireAt int64
@@ -133,7 +137,7 @@ func (r *Request) Add(t Take) int {
 	}
 	same := &r.Takes[i]
 	if t.Limit.Capacity() < same.Limit.Capacity() {
-		same.Limit = t.Limit
+		same.Limit, same.AtOnce = t.Limit, t.AtOnce
 	}
 	same.Cost, same.Refund = same.Cost+t.Cost, same.Refund+t.Refund
 	same.Need = max(same.Need, t.Need)
@@ -141,6 +145,20 @@ func (r *Request) Add(t Take) int {
 	same.Lease = min(same.Lease, t.Lease)
 	same.clamp()
 	return i
+}
+
+// Queue sets the capacity with which a bucket accepts the take if up to ahead units wait before it: see
+// RuleLimit.MaxDelay. The algorithm must have a queue.
+func (t *Take) Queue(ahead int64) {
+	t.Limit.Burst, t.AtOnce = registry[t.Limit.Algorithm].queue(t.Limit, ahead, t.Cost)
+}
+
+// Capacity returns the largest cost that can ever fit.
+func (t *Take) Capacity() int64 {
+	if t.AtOnce > 0 && t.Limit.Requests > 0 {
+		return t.AtOnce
+	}
+	return t.Limit.Capacity()
 }
 
 func (t *Take) clamp() {
@@ -233,7 +251,7 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
 	}
-	d.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &b.State, need)
+	d.Allowed = need == 0 && t.Refund > 0 || need <= t.Capacity() && alg.fits(&t.Limit, &b.State, need)
 }
 
 // Charged returns how many units a decision charges: all of the cost, or none. fits is the verdict on the take itself.
@@ -268,10 +286,11 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 	late := s.Last - now // the clock is this far behind the bucket
 	d.ChargedAt = s.Last
-	d.Remaining = max(0, t.Limit.Capacity()-alg.used(&t.Limit, s))
+	capacity := t.Capacity()
+	d.Remaining = max(0, capacity-alg.used(&t.Limit, s))
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
-	if d.Remaining < t.Limit.Capacity() {
-		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1)
+	if d.Remaining < capacity {
+		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1+t.Limit.Capacity()-capacity)
 	}
 	if !s.Empty() {
 		d.ExpireAt = now + d.ResetAfter
@@ -280,6 +299,12 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 		// The content before the charge. It is negative if the clock stood still meanwhile, or if the bucket was empty.
 		if before := t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost))); before.micros >= 0 {
 			d.Delay, d.ChargedAt = before.ceil()+late, s.Last+before.micros
+		}
+		if t.AtOnce > 0 {
+			d.Delay = 0
+			if excess := t.Limit.sub(held(s), t.Limit.leak(t.AtOnce)).ceil(); excess > 0 {
+				d.Delay = excess + late
+			}
 		}
 	}
 }
@@ -291,7 +316,7 @@ func (t *Take) retryAfter(now int64, s *State) int64 {
 	switch {
 	case need == 0 && t.Refund > 0:
 		return 0
-	case need > t.Limit.Capacity():
+	case need > t.Capacity():
 		return Never
 	case t.Limit.Requests == 0:
 		return 0

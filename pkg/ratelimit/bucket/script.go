@@ -128,7 +128,7 @@ func (t *Take) scriptArgs() (cost, room span) {
 	switch {
 	case need == 0 && t.Refund > 0: // always fits
 		return span{}, span{micros: longest}
-	case need > l.Capacity():
+	case need > t.Capacity():
 		return l.counted(int64(t.Cost)), span{micros: -1}
 	}
 	return l.counted(int64(t.Cost)), l.counted(l.Capacity() - need)

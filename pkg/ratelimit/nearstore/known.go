@@ -199,7 +199,7 @@ func (k *known) refund(units uint64, t, replicas int64) uint64 {
 
 // room returns a limit with at least the capacity under which the units of the debt were admitted. A charge beyond
 // twice the capacity would be forgotten. A reload may have lowered the limit, and the burst of a queue depends on the
-// request (RuleLimit.MaxDelay). A window counts alike under each number of requests.
+// request (Take.Queue). A window counts alike under each number of requests.
 func (d *debt) room(l bucket.Limit) bucket.Limit {
 	admitted := &d.take.Limit
 	switch {

@@ -84,7 +84,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		effect.Decide(t, near, &after)
 		k.state = near[0].State
 		if n > 1 {
-			d.Remaining = max(0, take.Limit.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
+			d.Remaining = max(0, take.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
 		}
 		if r.Uncertain {
 			k.uncertain(t, units)

@@ -109,6 +109,38 @@ func TestCatchUpBesideASmallerQueue(t *testing.T) {
 	})
 }
 
+// TestQueueInAnOutage holds requests beyond the burst of a token bucket before, in and after an outage. Their times
+// continue from the last known state, and Redis is charged for all units, also for more than twice the burst.
+func TestQueueInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		r, l := newReplica(t, s, nearstore.Config{}), perDay(bucket.TokenBucket, 100)
+		l.Burst = 2
+		queued := bucket.Take{Key: "k", Limit: l, Cost: 1}
+		queued.Queue(10)
+		begin, unit := time.Now(), 24*time.Hour/100
+		for i := range 15 {
+			r.link.set(fate{refused: i >= 4 && i < 9, reach: time.Millisecond, back: time.Millisecond})
+			o := r.ask(queued)
+			if i >= 12 {
+				if o.Allowed || o.RetryAfter <= 0 {
+					t.Errorf("request %d: allowed %t, retry after %d; want denied while 10 wait", i, o.Allowed, o.RetryAfter)
+				}
+				continue
+			}
+			leaves := time.Since(begin) + time.Duration(o.Decisions[0].Delay)*time.Microsecond
+			want := time.Duration(max(0, i-1)) * unit
+			if off := leaves - want; !o.Allowed || off < -20*time.Millisecond || off > 20*time.Millisecond {
+				t.Errorf("request %d: allowed %t, leaves after %v, want %v", i, o.Allowed, leaves, want)
+			}
+		}
+		if used := s.used("k", l); used != 12 {
+			t.Errorf("Redis has charged %d, want 12", used)
+		}
+		_ = r.Close()
+	})
+}
+
 // TestSettlements runs one replica through faults of all kinds, and gives back some of what was admitted. What was
 // admitted and not given back is bounded by replica.most.
 func TestSettlements(t *testing.T) {

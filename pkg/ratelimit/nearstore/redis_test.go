@@ -1,10 +1,14 @@
 package nearstore_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
@@ -36,6 +40,40 @@ func TestSeveralReplicas(t *testing.T) {
 			}
 			storetest.Concurrent(t, replicas...)
 		})
+	}
+}
+
+// TestQueueOfSeveralReplicas sends requests at once through three replicas. By the clock of Redis, those beyond the
+// burst leave in the order of their charges, one in each interval.
+func TestQueueOfSeveralReplicas(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	const interval, burst, each = 60_000_000, 3, 8
+	limit := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 60, Window: 60 * interval, Burst: burst}
+	queued := bucket.Take{Key: "queue", Limit: limit, Cost: 1}
+	queued.Queue(3 * each)
+	type wait struct{ charged, leaves int64 }
+	waits := make([]wait, 3*each)
+	var group sync.WaitGroup
+	for i := range 3 {
+		r := &replica{Store: open(t, redisstore.Config{URL: server.Addr}, nearstore.Config{})}
+		for k := range each {
+			group.Go(func() {
+				if o := r.ask(queued); o.Allowed && len(o.Seen) == 1 {
+					s := &o.Seen[0]
+					waits[i*each+k] = wait{s.State.Last + s.State.Count, s.Clock + o.Decisions[0].Delay}
+				} else {
+					t.Errorf("not allowed by Redis: %+v", o)
+				}
+			})
+		}
+	}
+	group.Wait()
+	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.charged, b.charged) })
+	for i := burst + 1; i < len(waits); i++ {
+		if gap := waits[i].leaves - waits[i-1].leaves; gap != interval {
+			t.Errorf("charge %d leaves %d µs after the one before, want %d", i, gap, interval)
+		}
 	}
 }
 

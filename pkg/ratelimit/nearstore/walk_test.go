@@ -172,6 +172,9 @@ func (w *walk) take(t bucket.Take) bucket.Take {
 	case 2:
 		t.Refund = uint64(w.pick(1, 2, capacity))
 	}
+	if t.Limit.Algorithm.HasQueue() && w.random.IntN(3) == 0 {
+		t.Queue(w.pick(0, 1, 2, 3, capacity, 10*capacity))
+	}
 	return t
 }
 

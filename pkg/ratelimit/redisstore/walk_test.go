@@ -525,6 +525,12 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 		t.Cost, t.Refund = 0, uint64(w.pick(1, 2, int64(capacity), w.random.Int64N(int64(capacity)+1)))
 	}
 	t.Role = bucket.Role(w.pick(0, 0, 0, 1, 2, 2))
+	if queued := t; t.Limit.Algorithm.HasQueue() && w.random.IntN(3) == 0 {
+		queued.Queue(w.pick(0, 1, 1, 2, 3, int64(capacity), 3*int64(capacity), w.random.Int64N(1000)))
+		if queued.Limit.Check() == nil {
+			t = queued
+		}
+	}
 	w.floor(&t)
 	return t
 }

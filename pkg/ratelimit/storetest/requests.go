@@ -44,6 +44,8 @@ type walkTake struct {
 	Refund   uint64      `json:"r"`
 	Counted  int         `json:"d"`
 	Role     bucket.Role `json:"o"`
+	// Queue is the units that may wait before the take, nil if none can wait.
+	Queue *int64 `json:"q"`
 }
 
 // result is the result of one take: its verdict, remaining, retry after, reset after, next in, expire at and delay. A
@@ -101,10 +103,14 @@ func (w walk) request(t *testing.T, s step, run string) bucket.Request {
 		if err := limit.Check(); err != nil {
 			t.Fatalf("the vectors have an invalid limit: %v", err)
 		}
-		r.Add(bucket.Take{
+		take := bucket.Take{
 			Key: fmt.Sprintf("%s/%s/%d", run, w.ID, v.Bucket), Limit: limit,
 			Cost: v.Cost, Need: v.Need, Refund: v.Refund, CountDenied: v.Counted == 1, Role: v.Role,
-		})
+		}
+		if v.Queue != nil {
+			take.Queue(*v.Queue)
+		}
+		r.Add(take)
 	}
 	return r
 }
