@@ -76,9 +76,10 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		gone = *old.gone
 	}
 	name := Series{Domain: rule.Domain, Rule: rule.Name}
-	for i := range rule.Limits {
-		l := &rule.Limits[i]
-		name.Limit = l.Policy
+	limits := rule.counted()
+	policies := make([]string, len(limits))
+	for i, l := range limits {
+		name.Limit, policies[i] = l.Policy, l.Policy
 		if s.fixed[name] == nil {
 			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
@@ -91,10 +92,6 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 	if !rule.dynamicName {
 		return
 	}
-	policies := make([]string, len(rule.Limits))
-	for i := range rule.Limits {
-		policies[i] = rule.Limits[i].Policy
-	}
 	rule.byValue = &valueCounters{domain: rule.Domain, policies: policies, max: values, named: make(map[string][]Counters)}
 	for _, same := range []*valueCounters{s.byValue[name], old.byValue[name], gone.byValue[name]} {
 		if same != nil && slices.Equal(same.policies, policies) {
@@ -103,6 +100,19 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		}
 	}
 	s.byValue[name] = rule.byValue
+}
+
+// counted returns the limits that have counters: those of the rule, then those with an Override.Name.
+func (r *Rule) counted() (limits []*RuleLimit) {
+	for i := range r.Limits {
+		limits = append(limits, &r.Limits[i])
+	}
+	for i := range r.Limits {
+		if brought := r.Limits[i].brought; brought != nil && brought.named != nil {
+			limits = append(limits, brought.named)
+		}
+	}
+	return limits
 }
 
 // valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of
