@@ -29,7 +29,8 @@ func (p *program) bucketsReset() *cobra.Command {
 		Use:   "reset",
 		Short: "Give clients the full limit again",
 		Long: "extauthz buckets reset empties the buckets of a descriptor: all limits of the rule that matches it.\n" +
-			"It needs the environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX and COMPATIBILITY.\n" +
+			"If the descriptor names an API key or its owner, and the key has a limit of its own, that limit is shown.\n" +
+			"It needs the environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.\n" +
 			"Replicas know it within a second. Do not delete keys in Redis instead: replicas restore what they remember.",
 		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711\n" +
 			"  extauthz buckets reset --domain shop --descriptor action=buy,user=ann --dry-run -o json",

@@ -51,7 +51,8 @@ func (k *keyCommand) create() *cobra.Command {
 		record.Limit = &limit
 		return setLimit(&limit, v)
 	})
-	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule whose limit --limit replaces",
+	f.Func("algorithm", "the `NAME` of the algorithm of --limit, unless the override of the rule names one; "+
+		"default: that of the rule whose limit --limit replaces",
 		func(v string) error { return settings.SetWord(&limit.Algorithm, v) })
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	c.PreRunE = func(*cobra.Command, []string) error {

@@ -57,7 +57,16 @@ func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *r
 	}
 	live := newLive(s)
 	live.Activate(loaded.first, nil)
-	found := live.Limits().Locate(domain, entries)
+	var own *ratelimit.LimitSpec
+	if s.Keys.Configured() || loaded.sample {
+		keys, err := openKeys(ctx, s, loaded, log)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = keys.close() }() // it was only read
+		own = ownLimits(live, keys.keys)(domain, entries)
+	}
+	found := live.Limits().Locate(domain, entries, own)
 	if len(found) == 0 {
 		if miss := live.Limits().Miss(domain, entries, ratelimit.ShowValues); miss != "" {
 			return nil, errors.New(miss)
@@ -84,7 +93,7 @@ func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *r
 	return resetAll(ctx, store, found, reset)
 }
 
-// resetAll shows the buckets that exist, or those of requests, and empties them.
+// resetAll shows the buckets that exist, or those of requests and active limits, and empties them.
 func resetAll(ctx context.Context, store ratelimit.Store, found []ratelimit.Located, reset Reset) (all []Bucket,
 	err error) {
 	for i := range found {
@@ -93,7 +102,7 @@ func resetAll(ctx context.Context, store ratelimit.Store, found []ratelimit.Loca
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", l.Take.Key, err)
 		}
-		if used > 0 || !l.Refused {
+		if used > 0 || !l.Refused && !l.Replaced {
 			all = append(all, Bucket{
 				Key: l.Take.Key, Rule: l.Rule.Name, Limit: l.Limit.Policy, Refused: l.Refused, Used: used,
 				Capacity: l.Limit.Capacity(),

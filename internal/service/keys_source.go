@@ -18,6 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // keySource holds the API keys of a file, of Redis or of both, and follows their changes.
@@ -190,10 +191,23 @@ func (k *keySource) run(ctx context.Context) error {
 		k.store.Follow(ctx, k.generation, k.polled)
 	}
 	all.Wait()
+	return k.close()
+}
+
+// close closes the connections to Redis.
+func (k *keySource) close() error {
 	if k.store != nil {
 		return k.store.Close()
 	}
 	return nil
+}
+
+// ownLimits returns a function that returns the limit of the API key that a descriptor of a policy names; nil for none.
+func ownLimits(live *rules.Live, keys *apikey.Keys) func(string, []descriptors.Entry) *ratelimit.LimitSpec {
+	return func(domain string, entries []descriptors.Entry) *ratelimit.LimitSpec {
+		owner, id := live.Policies().KeyOf(domain, entries)
+		return keys.LimitOf(owner, id)
+	}
 }
 
 // changed logs a change of the file.

@@ -87,7 +87,7 @@ func (m *metrics) collectDecisions(to samples) {
 		decided(t.Decided[source].Load(), ratelimit.Decider(source).String())
 	}
 	requestLimits := to.counter("ratelimit_override_decisions_total",
-		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
+		"Descriptors with a limit that Envoy has sent, and no rule with `override`, by decision.", "decision")
 	requestLimits(t.RequestLimits.Allowed.Descriptors(), "allowed")
 	requestLimits(t.RequestLimits.Denied.Descriptors(), "denied")
 	unmatched := to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.", "domain")

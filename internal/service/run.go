@@ -162,6 +162,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 		return nil, err
 	}
 	deciding := decisions(s, rules.live)
+	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
 	deciding.Missed = telemetry.LogMisses(rules.log)

@@ -46,6 +46,8 @@ type Section struct {
 	Example string
 	// IfList is the hint for a list in place of the map.
 	IfList string
+	// IfText is the hint for a text in place of the map.
+	IfText string
 	// Remarks are hints for keys that the map does not have but people write.
 	Remarks map[string]string
 }

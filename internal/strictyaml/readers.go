@@ -154,8 +154,11 @@ func readText(words []string) reader {
 // readStruct reads a map into a struct.
 func (k *key) readStruct(d *decoder, f field, into reflect.Value) bool {
 	s := k.section(d.kind)
-	if f.value.shape == list && !f.element && s.IfList != "" {
+	switch {
+	case f.value.shape == list && !f.element && s.IfList != "":
 		return d.isNot(f, "a map", "a list", s.IfList)
+	case f.value.shape == scalar && s.IfText != "":
+		return d.isNot(f, "a map", f.value.String(), s.IfText)
 	}
 	return d.object(s, f, into)
 }

@@ -31,6 +31,8 @@ type entryMaker struct {
 	key string
 	// fixed is the value if it is always the same, else "".
 	fixed string
+	// field is the field of a credential that the value is, "" for another action.
+	field string
 	// value returns the value for a request; ok is false if there is none, so that no descriptor is made.
 	value func(f *facts) (value string, ok bool)
 }
@@ -100,7 +102,7 @@ func (a *Action) compile() (e entryMaker) {
 	switch {
 	case a.Credential != nil:
 		field, byDefault := text(a.Credential.Field), a.Credential.Default
-		e.key = textOr(a.Credential.Key, field)
+		e.key, e.field = textOr(a.Credential.Key, field), field
 		e.value = func(f *facts) (string, bool) {
 			value := cmp.Or(fieldOf(f.identity, field), byDefault)
 			return value, value != ""

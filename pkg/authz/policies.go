@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -46,6 +47,39 @@ func CredentialsOf[K credential.Kind](p *Policies) (list []K) {
 		}
 	}
 	return list
+}
+
+// KeyOf returns the owner or the id of the API key whose requests have a descriptor, by the limits of the domain's
+// policy. Both are "" if the policy has no such limit.
+func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id string) {
+	policy := p.byDomain[domain]
+	if policy == nil {
+		return "", ""
+	}
+	for i := range policy.limits {
+		if !policy.limits[i].makes(entries) {
+			continue
+		}
+		for k, e := range entries {
+			switch policy.limits[i].actions[k].field {
+			case "owner":
+				owner = e.Value
+			case "key_id":
+				id = e.Value
+			}
+		}
+		if owner != "" || id != "" {
+			break
+		}
+	}
+	return owner, id
+}
+
+// makes reports whether the descriptors of a limit can have these entries.
+func (d *descriptorMaker) makes(entries []descriptors.Entry) bool {
+	return slices.EqualFunc(d.actions, entries, func(a entryMaker, e descriptors.Entry) bool {
+		return a.key == e.Key && (a.fixed == "" || a.fixed == e.Value)
+	})
 }
 
 // WithDefaults returns the policy with all defaults, and with headers and hosts in lower case. The identity headers

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -37,7 +38,6 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	c.checkName(l.Name, at+".name")
 	c.checkOwnReplaces(l, at)
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
-	c.checkOverride(l, at)
 	c.checkProblem(l.Problem, at+".problem")
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
 	c.checkAtLeast(l.Burst, 1, at+".burst")
@@ -54,6 +54,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 		return
 	}
 	c.warnCosts(l, spec, at)
+	c.checkOverride(l.Override, spec, at)
 	c.checkMaxDelay(l.MaxDelay, limit, at)
 	c.checkLease(l, limit, at)
 }
@@ -183,24 +184,31 @@ func (c *checker) checkHashTag(tag, at string, keys []string) {
 		suggest.DidYouMean(tag, known), want)
 }
 
-// checkOverride reports an override without a bound, and a bound without an override.
-func (c *checker) checkOverride(l *Limit, at string) {
-	allowed := l.Override == OverrideAllowed
-	c.checkAtLeast(l.OverrideMax, 1, at+".override_max")
+// checkOverride reports an override that cannot be counted. The limit that it replaces can be: spec.
+func (c *checker) checkOverride(o *Override, spec LimitSpec, limitAt string) {
+	if o == nil {
+		return
+	}
+	at := limitAt + ".override"
+	c.checkName(o.Name, at+".name")
+	spec.Requests, spec.Burst = o.Max, o.Burst
+	spec.Algorithm = cmp.Or(o.Algorithm, spec.Algorithm)
+	_, err := spec.Bucket()
 	switch {
-	case l.Override > OverrideDenied:
-		c.At(at+".override").Fail(fmt.Sprintf("`override` cannot be `%d`", l.Override),
-			"want "+suggest.OneOf(l.Override.Words()))
-	case allowed && l.OverrideMax == 0:
-		c.Key(at+".override", at+".override_max").Fail("`override: allowed` without `override_max`",
-			"add `override_max: N`, the most requests in the window of this limit "+
-				"that the own limit of a credential may allow")
-	case !allowed && l.OverrideMax > 0:
-		c.Key(at+".override_max", at+".override").Fail("`override_max` without `override: allowed`",
-			"add that, so that credentials with a limit of their own have it here; or delete `override_max`")
-	case l.OverrideMax > bucket.MaxRequests:
-		c.At(at+".override_max").Fail(fmt.Sprintf("%d requests cannot be counted exactly", l.OverrideMax),
-			fmt.Sprintf("want at most %d", bucket.MaxRequests))
+	case o.Max < 1:
+		c.At(at+".max").Lacking().Fail("`override` without `max`", "add `max: N`: "+
+			"the highest rate of a limit that a request or credential brings, in hits in the window of this limit")
+	case o.Burst < 0:
+		c.checkAtLeast(o.Burst, 1, at+".burst")
+	case o.Burst > 0 && !spec.Algorithm.HasBurst():
+		c.At(at+".burst", at+".algorithm", limitAt+".algorithm").Fail("`burst` has no meaning for "+spec.Algorithm.String(),
+			"add `algorithm: token_bucket` or `leaky_bucket` to `override`, or delete `burst`")
+	case o.Burst > 0 && err != nil && err.Field == "burst":
+		c.At(at+".burst", at+".max").Fail(err.Message, "want a smaller burst, or a larger `max`")
+	case err != nil && err.Field == "algorithm":
+		c.At(at + ".algorithm").Fail(err.Message)
+	case o.Max > bucket.MaxRequests, err != nil && o.Algorithm != 0:
+		c.At(at+".max", at+".algorithm").Fail(err.Message, "want a smaller `max`, or another algorithm")
 	}
 }
 

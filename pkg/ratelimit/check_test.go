@@ -49,23 +49,31 @@ func TestCheck(t *testing.T) {
 		{"an unknown algorithm", limited(with(func(l *limit) { l.Algorithm = 77 })),
 			"descriptors[0].rate_limit.algorithm: " +
 				"no algorithm: want one of " + strings.Join(bucket.Algorithm(0).Words(), ", ")},
-		{"unknown words", limited(with(func(l *limit) { l.OnStoreError, l.Override = 9, 9 })), `
-			descriptors[0].rate_limit.on_store_error: ${on_store_error} cannot be ${9}
-			descriptors[0].rate_limit.override: ${override} cannot be ${9}`},
+		{"unknown words", limited(with(func(l *limit) { l.OnStoreError = 9 })),
+			"descriptors[0].rate_limit.on_store_error: ${on_store_error} cannot be ${9}"},
 		{"negative numbers", limited(with(func(l *limit) {
-			l.Requests, l.Burst, l.Multiplier, l.OverrideMax = new(int64(-1)), -2, -3, -4
+			l.Requests, l.Burst, l.Multiplier = new(int64(-1)), -2, -3
 		})), `
-			descriptors[0].rate_limit.override_max: ${override_max} cannot be ${-4}
 			descriptors[0].rate_limit.unit_multiplier: ${unit_multiplier} cannot be ${-3}
 			descriptors[0].rate_limit.burst: ${burst} cannot be ${-2}
 			descriptors[0].rate_limit.requests_per_unit: ${requests_per_unit} cannot be ${-1}`},
 		{"the largest numbers", limited(with(func(l *limit) {
-			l.Requests, l.Multiplier, l.OverrideMax = new(int64(math.MaxInt64)), math.MaxInt64, math.MaxInt64
-			l.Override = ratelimit.OverrideAllowed
+			l.Requests, l.Multiplier = new(int64(math.MaxInt64)), math.MaxInt64
 		})), `
-			descriptors[0].rate_limit.override_max: 9223372036854775807 requests cannot be counted exactly
 			descriptors[0].rate_limit.unit_multiplier: a window of 9223372036854775807 minutes cannot be counted exactly: ` +
 			`at most 40872953`},
+		{"a negative override", limited(with(func(l *limit) { l.Override = &ratelimit.Override{Max: -4} })),
+			"descriptors[0].rate_limit.override.max: ${override} without ${max}"},
+		{"a negative burst of an override",
+			limited(with(func(l *limit) { l.Override = &ratelimit.Override{Max: 4, Burst: -1} })),
+			"descriptors[0].rate_limit.override.burst: ${burst} cannot be ${-1}"},
+		{"the largest override", limited(with(func(l *limit) { l.Override = &ratelimit.Override{Max: math.MaxInt64} })),
+			"descriptors[0].rate_limit.override.max: " +
+				"9223372036854775807 requests cannot be counted exactly by sliding_window_counter: at most 4294967295"},
+		{"an override with an unknown algorithm",
+			limited(with(func(l *limit) { l.Override = &ratelimit.Override{Max: 4, Algorithm: 77} })),
+			"descriptors[0].rate_limit.override.algorithm: " +
+				"no algorithm: want one of " + strings.Join(bucket.Algorithm(0).Words(), ", ")},
 		{"a negative delay",
 			limited(with(func(l *limit) { l.Algorithm, l.MaxDelay = bucket.LeakyBucket, -time.Second })),
 			"descriptors[0].rate_limit.max_delay: ${max_delay} cannot be ${-1s}"},
@@ -218,22 +226,18 @@ func TestCompile(t *testing.T) {
 		{"all fields of a limit", limit{
 			Unit: descriptors.Second, Multiplier: 6, Requests: new(int64(5)), Algorithm: bucket.LeakyBucket, Burst: 70,
 			CountDenied:  new(true),
-			OnStoreError: ratelimit.Allow, HashTag: "a", Override: ratelimit.OverrideAllowed, OverrideMax: 9,
+			OnStoreError: ratelimit.Allow, HashTag: "a", Override: &ratelimit.Override{Max: 9},
 			MaxDelay: 7 * time.Second,
 			Replaces: []ratelimit.Replaced{{"x"}, {"y"}},
 		}, options,
 			bucket.Limit{Requests: 5, Window: 6_000_000, Burst: 70, Algorithm: bucket.LeakyBucket}, ratelimit.RuleLimit{
-				CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a", OverrideMax: 9,
+				CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a", Override: &ratelimit.Override{Max: 9},
 				MaxDelay: 6_000_000,
 				Replaces: []string{"x", "y"},
 			}},
 		{"no denial is charged", with(func(l *limit) { l.CountDenied = new(false) }), ratelimit.RulesOptions{},
 			bucket.Limit{Requests: 100, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
 			ratelimit.RuleLimit{CountDenied: new(false), OnStoreError: ratelimit.Local}},
-		{"a bound on what is denied", with(func(l *limit) { l.Override, l.OverrideMax = ratelimit.OverrideDenied, 5 }),
-			ratelimit.RulesOptions{},
-			bucket.Limit{Requests: 100, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
-			ratelimit.RuleLimit{OnStoreError: ratelimit.Local}},
 		{"what cannot be counted denies", limit{Unit: descriptors.Year, Multiplier: 1000, Requests: new(int64(5))},
 			ratelimit.RulesOptions{},
 			bucket.Limit{Window: 1_000_000, Algorithm: bucket.FixedWindow},
@@ -247,7 +251,7 @@ func TestCompile(t *testing.T) {
 		}
 		said := func(l ratelimit.RuleLimit) string {
 			return fmt.Sprint(l.CountDenied != nil, l.CountDenied != nil && *l.CountDenied,
-				l.OnStoreError, l.HashTag, l.OverrideMax, l.MaxDelay, l.Replaces)
+				l.OnStoreError, l.HashTag, l.Override, l.MaxDelay, l.Replaces)
 		}
 		if said(got) != said(c.also) {
 			t.Errorf("%s: %s, want %s", c.name, said(got), said(c.also))
@@ -303,7 +307,12 @@ func FuzzCheck(f *testing.F) {
 			Unit: descriptors.Unit(unit), Multiplier: multiplier, Requests: &requests,
 			Algorithm: bucket.Algorithm(algorithm), Burst: burst,
 			Unlimited: flag(0), Name: name, OnStoreError: ratelimit.StoreErrorPolicy(policy), HashTag: other,
-			Override: ratelimit.Override(override), OverrideMax: overrideMax, MaxDelay: time.Duration(delay),
+			MaxDelay: time.Duration(delay),
+		}
+		if override > 0 {
+			l.Override = &ratelimit.Override{
+				Max: overrideMax, Algorithm: bucket.Algorithm(override - 1), Burst: delay, Name: other,
+			}
 		}
 		if other != "" {
 			l.Replaces = []ratelimit.Replaced{{other}}
@@ -330,8 +339,8 @@ func FuzzCheck(f *testing.F) {
 				case !wrong && denies && requests != 0:
 					t.Errorf("Check accepts %+v, which denies everything", l)
 				}
-				if compiled.MaxDelay < 0 || compiled.MaxDelay > 60_000_000 || compiled.OverrideMax < 0 {
-					t.Errorf("delay %d, override %d of %+v", compiled.MaxDelay, compiled.OverrideMax, l)
+				if compiled.MaxDelay < 0 || compiled.MaxDelay > 60_000_000 {
+					t.Errorf("delay %d of %+v", compiled.MaxDelay, l)
 				}
 			}
 		}
@@ -344,7 +353,10 @@ func FuzzCheck(f *testing.F) {
 			Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store,
 		})
 		entries := []descriptors.Entry{{Key: key, Value: other}, {Key: other, Value: name}}
-		for _, d := range []descriptors.Descriptor{{Entries: entries[:1]}, {Entries: entries}} {
+		brought := &descriptors.RequestLimit{RequestsPerUnit: uint32(requests), Unit: descriptors.Day}
+		for _, d := range []descriptors.Descriptor{
+			{Entries: entries[:1]}, {Entries: entries}, {Entries: entries, Limit: brought},
+		} {
 			res := decide(t, limiter, ratelimit.Query{
 				Domain: name, Descriptors: []descriptors.Descriptor{d}, MaxHold: 1_000_000,
 				CredentialLimit: &ratelimit.LimitSpec{Requests: requests, Unit: descriptors.Hour},

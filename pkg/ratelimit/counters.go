@@ -73,7 +73,7 @@ func (c *Counters) overLimit(a *Applied) *Tally {
 
 // Totals are the counters that belong to no rule. They are safe for concurrent use.
 type Totals struct {
-	// RequestLimits counts the decisions of limits that requests bring.
+	// RequestLimits counts the decisions of limits that requests bring, unless a rule with an Override counts them.
 	RequestLimits Counters
 	// Decided counts requests with a limit, by what decided. It is apart from the fields before and after the totals,
 	// which every decision reads: all processors write here.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -169,7 +168,8 @@ func TestRuleOfTakes(t *testing.T) {
 	longer := &descriptors.RequestLimit{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
 	limit := &rules.domains["d"].Find(pair("o", "v", "", "")).Value.rule.Limits[0]
-	limit.OverrideMax, limit.credentialLimits = 1000, new(sync.Map)
+	limit.Override, limit.brought = &Override{Max: 1000}, new(broughtLimits)
+	rules.domains["d"].Find(pair("o", "v", "", "")).Value.rule.overrides = true
 	seen := map[uint64]string{}
 	for _, c := range []struct {
 		name   string
@@ -191,6 +191,7 @@ func TestRuleOfTakes(t *testing.T) {
 			[]descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
 		{"owners", "d", []descriptors.Descriptor{
 			{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")},
+			{Entries: pair("o", "a", "", ""), Limit: override},
 		}, []*LimitSpec{own}, 1},
 		{"overrides", "d", []descriptors.Descriptor{
 			{Entries: pair("k", "a", "", ""), Limit: override}, {Entries: pair("z", "b", "", ""), Limit: override},

@@ -29,8 +29,7 @@ type Limit struct {
 	OnStoreError StoreErrorPolicy `yaml:"on_store_error" doc:"Who decides if Redis does not." default:"local"`
 	HashTag      string           `yaml:"hash_tag" doc:"The entry that chooses the slot of a Redis Cluster."`
 
-	Override    Override `yaml:"override" doc:"Whether the limit of a credential replaces this one." default:"denied"`
-	OverrideMax int64    `yaml:"override_max" doc:"The most hits in a window that it may allow then." min:"1"`
+	Override *Override `yaml:"override" doc:"Lets a limit that a request or credential brings replace this one." default:"not replaced by that of a credential"`
 
 	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
 
@@ -90,27 +89,6 @@ func withQueue(l bucket.Limit, units int64) bucket.Limit {
 // unitTime returns the time in which this many units leak, in µs and rounded up.
 func unitTime(l bucket.Limit, units int64) int64 {
 	return (units*l.Window + l.Requests - 1) / l.Requests
-}
-
-// Override sets whether a credential's limit may replace a limit. The zero value is unset: it may not.
-type Override uint8
-
-// The values of `override:`.
-const (
-	OverrideAllowed Override = iota + 1
-	OverrideDenied
-)
-
-// String returns the word of a rule file.
-func (o Override) String() string { return [...]string{"unset", "allowed", "denied"}[o] }
-
-// Words lists the texts that UnmarshalText accepts.
-func (Override) Words() []string { return []string{"allowed", "denied"} }
-
-// UnmarshalText accepts allowed or denied.
-func (o *Override) UnmarshalText(text []byte) (err error) {
-	*o, err = suggest.Value(text, o.Words(), OverrideAllowed, OverrideDenied)
-	return err
 }
 
 // StoreErrorPolicy decides requests that the store could not decide (on_store_error, STORE_ERROR_POLICY).

@@ -20,7 +20,7 @@ type Query struct {
 	// Refused means that the request is already refused and only counted. It has buckets of its own at the same rules, so
 	// that refused requests never consume the limits of other requests.
 	Refused bool
-	// CredentialLimit is the limit of the caller's credential. It replaces the limits that allow it. nil for none.
+	// CredentialLimit is the limit of the caller's credential. It replaces the limits with an Override. nil for none.
 	CredentialLimit *LimitSpec
 	// MaxHold is how long the answer can be held for a MaxDelay, in µs. A request that must wait longer is denied.
 	MaxHold int64
@@ -48,6 +48,9 @@ type Config struct {
 	// Missed receives a descriptor that no rule matches, and a domain without rules, then without entries. Each domain,
 	// and each descriptor with other keys, is reported at most once an hour. It must return at once. Optional.
 	Missed func(rules *Rules, domain string, entries []descriptors.Entry)
+	// OwnLimit returns the limit of the credential that a descriptor names, nil for none. The limiter asks it for peeks
+	// that do not come from the credential's own request, so that they show the active limit. Optional.
+	OwnLimit func(domain string, entries []descriptors.Entry) *LimitSpec
 	// Shadow allows every request after it was decided and counted (SHADOW_MODE).
 	Shadow bool
 	// Quota makes all rules quotas (QUOTA_MODE).

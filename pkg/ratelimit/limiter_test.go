@@ -170,12 +170,16 @@ func query(t *testing.T, text string) ratelimit.Query {
 				q.Hits = n
 			case "own":
 				number, unit, _ := strings.Cut(value, "/")
+				unit, algorithm, _ := strings.Cut(unit, "/")
+				algorithm, burst, _ := strings.Cut(algorithm, "/")
 				n, err := strconv.ParseInt(number, 10, 64)
 				if err != nil {
 					t.Fatal(err)
 				}
 				q.CredentialLimit = &ratelimit.LimitSpec{Requests: n}
 				_ = q.CredentialLimit.Unit.UnmarshalText([]byte(unit))
+				_ = q.CredentialLimit.Algorithm.UnmarshalText([]byte(algorithm))
+				q.CredentialLimit.Burst, _ = strconv.ParseInt(burst, 10, 64)
 			case "hold":
 				d, err := time.ParseDuration(value)
 				if err != nil {

@@ -45,7 +45,7 @@ const (
 
 // match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule // nil if none matched, or if the request brought its limit
+	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override
 	limited bool  // a limit applies
 	inForce bool  // one that is not in shadow
 }
@@ -155,35 +155,36 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
-		if d.Limit != nil {
+		var rule *Rule
+		if node := rules.Find(d.Entries); node != nil {
+			rule = node.Value.rule
+		}
+		overrides := rule != nil && rule.overrides
+		switch {
+		case d.Limit != nil && !overrides:
 			limit, err := p.rules.requestLimit(p.query.Domain, d.Limit)
 			if err != nil {
 				return QueryError(fmt.Sprintf("limit of descriptor %d: %v", i, err))
 			}
 			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			continue
-		}
-		node := rules.Find(d.Entries)
-		if node == nil || node.Value.rule == nil {
+		case rule == nil:
 			p.limiter.unmatched(p.rules, p.query.Domain, d.Entries)
 			continue
 		}
-		rule := node.Value.rule
 		p.matches[i].rule = rule
+		brought := overrides && p.replace(rule, d, i)
 		for k := range rule.Limits {
 			limit := &rule.Limits[k]
 			replaced = append(replaced, limit.Replaces...)
-			if p.query.CredentialLimit != nil && limit.OverrideMax > 0 {
-				limit = rule.credentialLimit(limit, *p.query.CredentialLimit)
-			}
-			if !rule.Unlimited {
+			if !rule.Unlimited && !brought {
 				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			}
 		}
 	}
 	if len(replaced) > 0 {
 		p.limits = slices.DeleteFunc(p.limits, func(a appliedLimit) bool {
-			return a.limit.Name != "" && slices.Contains(replaced, a.limit.Name)
+			return a.limit.replaceable != "" && slices.Contains(replaced, a.limit.replaceable)
 		})
 	}
 	for i := range p.limits {
@@ -193,19 +194,13 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	return nil
 }
 
-// requestLimit compiles a limit that the request brought: the default algorithm, and a burst equal to its requests. If
-// the algorithm cannot count as many requests, the counter decides.
+// requestLimit compiles a limit that the request brought: the default algorithm, and a burst equal to its requests.
 func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleLimit, error) {
-	spec := LimitSpec{
-		Requests: int64(o.RequestsPerUnit), Unit: o.Unit, Multiplier: uint64(o.UnitMultiplier),
-		Algorithm: r.options.DefaultAlgorithm,
-	}
-	l, err := spec.Bucket()
-	if err != nil { // the log, for example, counts less than the other algorithms
-		spec.Algorithm = bucket.SlidingWindowCounter
-		if l, err = spec.Bucket(); err != nil {
-			return nil, err
-		}
+	spec := specOf(o)
+	spec.Algorithm = r.options.DefaultAlgorithm
+	l, err := spec.countable()
+	if err != nil {
+		return nil, err
 	}
 	limit := &RuleLimit{
 		Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,

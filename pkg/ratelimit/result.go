@@ -61,7 +61,8 @@ func (d Decider) undecided() bool {
 
 // Status is the decision on one descriptor.
 type Status struct {
-	// Rule is the rule that the descriptor matched, nil if none matched or the request brought its limit.
+	// Rule is the rule that the descriptor matched. It is nil if none matched, or if the request brought its limit and the
+	// rule has no Override.
 	Rule *Rule
 	// Unlimited is set if the rule has no limit.
 	Unlimited bool
@@ -72,7 +73,8 @@ type Status struct {
 	ShadowDenied *Applied
 }
 
-// RuleName returns the name of the rule: "override" for a limit that the request brought, "" for a nil status.
+// RuleName returns the name of the rule: "override" for a limit that the request brought without a rule that has an
+// Override, "" for a nil status.
 func (s *Status) RuleName() string {
 	switch {
 	case s == nil:

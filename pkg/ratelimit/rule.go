@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -28,6 +27,7 @@ type Rule struct {
 
 	held        *atomic.Int64 // the requests that have Places. It goes on as DenialLines does.
 	path        []*Node
+	overrides   bool           // a limit has an Override
 	dynamicName bool           // detailed_metric or value_to_metric
 	byValue     *valueCounters // nil unless dynamicName
 	// buckets are the entries of a request that distinguish the buckets of the rule.
@@ -56,8 +56,8 @@ type RuleLimit struct {
 	OnStoreError StoreErrorPolicy
 	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
 	HashTag string
-	// OverrideMax is the most requests in this window that a credential's limit may allow instead; 0 allows none.
-	OverrideMax int64
+	// Override lets limits that requests and credentials bring replace this one; nil for none.
+	Override *Override
 	// Shadow means that the limit is decided and counted, but never enforced: the rule is in shadow mode, or the limit.
 	Shadow bool
 	// MaxDelay is how early a request may be, in µs, as the time in which whole units leak. An early request is held
@@ -78,9 +78,10 @@ type RuleLimit struct {
 	identity string           // what all bucket keys of the limit begin with.
 	rule     uint64           // for bucket.Take.Rule.
 	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
-	// credentialLimits are limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit. nil without
-	// OverrideMax.
-	credentialLimits *sync.Map
+	burst    int64            // as the rule has it; 0 for none.
+	// replaceable is the name by which Replaces of other rules refers to the limit, or to the one in its place.
+	replaceable string
+	brought     *broughtLimits // nil without Override.
 }
 
 // variable is an entry whose key or value the rule's path does not fix.
@@ -109,7 +110,9 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	inForce := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Shadow })
 	rule.Limits = make([]RuleLimit, 0, len(limits))
 	for i := range limits {
-		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(inForce)))
+		limit := r.newLimit(rule, &limits[i], len(inForce))
+		rule.overrides = rule.overrides || limit.Override != nil
+		rule.Limits = append(rule.Limits, limit)
 	}
 	r.counters.add(rule, r.options.Before, r.options.MetricValues)
 	return rule
@@ -118,7 +121,7 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 // newLimit compiles a limit of a rule. inForce is how many limits of the rule are not in shadow by themselves.
 func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 	compiled := RuleLimit{
-		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1,
+		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, replaceable: l.Name,
 		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && inForce > 0 && !rule.Node.Shadow,
 	}
 	for _, other := range l.Replaces {
@@ -129,9 +132,6 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 	if !rule.Unlimited {
 		r.countBy(&compiled, l)
 	}
-	if compiled.OverrideMax > 0 {
-		compiled.credentialLimits = new(sync.Map)
-	}
 	for i, n := range rule.path {
 		if l.HashTag != "" && n.Key == l.HashTag {
 			compiled.hashTag = i
@@ -141,6 +141,14 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 	compiled.PolicyItem = compiled.policyItem()
 	id := identity(rule.Domain, rule.path, &compiled)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
+	if o := compiled.Override; o != nil {
+		compiled.brought = new(broughtLimits)
+		if o.Name != "" {
+			named := compiled
+			named.Name, named.Policy = o.Name, plainName(o.Name)
+			compiled.brought.named = &named
+		}
+	}
 	return compiled
 }
 
@@ -152,14 +160,14 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 		spec = LimitSpec{Unit: descriptors.Second, Multiplier: 1, Algorithm: bucket.FixedWindow}
 		limit, _ = spec.Bucket()
 	}
-	compiled.Limit, compiled.chosen = limit, spec.Algorithm
+	compiled.Limit, compiled.chosen, compiled.burst = limit, spec.Algorithm, spec.Burst
 	compiled.Unit, compiled.UnitMultiplier = spec.Unit, uint32(spec.Multiplier) // it fits: see LimitSpec
 	compiled.CountDenied, compiled.OnStoreError = l.CountDenied, l.OnStoreError
 	if !l.OnStoreError.known() {
 		compiled.OnStoreError = r.options.DefaultPolicy
 	}
-	if l.Override == OverrideAllowed {
-		compiled.OverrideMax = min(max(0, l.OverrideMax), bucket.MaxRequests)
+	if o := l.Override; o != nil && o.Max > 0 && o.Max <= bucket.MaxRequests {
+		compiled.Override = o
 	}
 	if limit.Algorithm.HasQueue() && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
 		if units, micros := queueTime(limit, l.MaxDelay); withQueue(limit, units).Check() == nil {
@@ -194,6 +202,11 @@ func policyName(rule string, l *RuleLimit, several bool) string {
 			name += fmt.Sprintf("-%d-a-%d-%s", l.Requests, l.UnitMultiplier, l.Unit)
 		}
 	}
+	return plainName(name)
+}
+
+// plainName replaces the characters that need quotes in a header.
+func plainName(name string) string {
 	return strings.Map(func(c rune) rune {
 		if plainInHeaders(c) {
 			return c

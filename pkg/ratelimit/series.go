@@ -80,9 +80,9 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		gone = *old.gone
 	}
 	name := Series{Domain: rule.Domain, Rule: rule.Name}
-	limits := make([]Series, len(rule.Limits))
-	for i := range rule.Limits {
-		l := &rule.Limits[i]
+	counted := rule.counted()
+	limits := make([]Series, len(counted))
+	for i, l := range counted {
 		name.Limit, name.Beside = l.Policy, l.beside
 		limits[i] = Series{Domain: rule.Domain, Limit: l.Policy, Beside: l.beside}
 		if s.fixed[name] == nil {
@@ -105,6 +105,19 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		}
 	}
 	s.byValue[name] = rule.byValue
+}
+
+// counted returns the limits that have counters: those of the rule, then those with an Override.Name.
+func (r *Rule) counted() (limits []*RuleLimit) {
+	for i := range r.Limits {
+		limits = append(limits, &r.Limits[i])
+	}
+	for i := range r.Limits {
+		if brought := r.Limits[i].brought; brought != nil && brought.named != nil {
+			limits = append(limits, brought.named)
+		}
+	}
+	return limits
 }
 
 // valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of

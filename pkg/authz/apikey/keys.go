@@ -103,6 +103,21 @@ func (k *Keys) Check(key string) (credential.Identity, error) {
 	return found.identity(id, now)
 }
 
+// LimitOf returns the limit of the key with an id, or that of the first key of an owner that has one; nil for none.
+// Disabled keys of the owner do not count.
+func (k *Keys) LimitOf(owner, id string) *ratelimit.LimitSpec {
+	for _, source := range k.cfg.Sources {
+		t := source.load()
+		if e := t.find(id); e != nil {
+			return e.limit
+		}
+		if limit := t.limits()[owner]; id == "" && limit != nil {
+			return limit
+		}
+	}
+	return nil
+}
+
 // soon is the time before its end in which a key counts as expiring.
 const soon = 7 * 24 * time.Hour
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -111,6 +112,9 @@ type table struct {
 	ids     map[Hash]string       // of weak keys
 	entries []entry
 	newest  int64 // the largest Version in this table and all previous ones
+	// owners has the limits of owners. Only limits reads it.
+	owners map[string]*ratelimit.LimitSpec
+	once   sync.Once
 }
 
 type publicPart [idLength]byte
@@ -188,6 +192,19 @@ func (t *table) find(id string) *entry {
 		return &t.entries[i]
 	}
 	return nil
+}
+
+// limits returns the limit of the first key of each owner that has one. It is made when it is first needed.
+func (t *table) limits() map[string]*ratelimit.LimitSpec {
+	t.once.Do(func() {
+		t.owners = map[string]*ratelimit.LimitSpec{}
+		for i := range t.entries {
+			if e := &t.entries[i]; e.limit != nil && !e.disabled && t.owners[e.owner] == nil {
+				t.owners[e.owner] = e.limit
+			}
+		}
+	})
+	return t.owners
 }
 
 // weakID returns the id of the weak key that has one of the hashes, "" for none.

@@ -44,16 +44,20 @@ func ruleKind() *strictyaml.Kind {
 // Sections name the maps of a rule file. A misplaced key is more likely meant for an earlier section.
 func Sections() []strictyaml.Section {
 	const noKeys = "API keys are never in rule files: `extauthz keys create` creates a key and stores only its hash"
+	const inOverride = "in place of `override: allowed` and `override_max: N` write `override: {max: N}`; " +
+		"delete `override: denied`, which is the default"
 	list := []strictyaml.Section{
 		{
 			Type: reflect.TypeFor[ratelimit.Limit](), Name: "a rate limit", Belongs: "it belongs inside `rate_limit:`",
 			Example: "{unit: minute, requests_per_unit: 100}", IfList: "for several limits of one descriptor write `limits:`",
+			Remarks: map[string]string{"override_max": inOverride},
 		},
 		{
 			Type: reflect.TypeFor[ratelimit.Node](), Name: "a descriptor",
 			Belongs: "it belongs directly in a descriptor, an element of `descriptors:`", Example: "- key: api_key",
 		},
 		{Type: reflect.TypeFor[root]()},
+		{Type: reflect.TypeFor[ratelimit.Override](), Example: "{max: 1000}", IfText: inOverride},
 		{Type: reflect.TypeFor[ratelimit.Replaced](), Example: "- name: other_limit"},
 		{Type: reflect.TypeFor[ratelimit.ProblemDetail](), Example: "problem: {detail: Try again in {retry_after} s.}"},
 		{Type: reflect.TypeFor[authz.Policy](), Belongs: "it belongs directly in `authz:`",

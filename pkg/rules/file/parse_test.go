@@ -56,12 +56,12 @@ func TestParseBuildsTheTree(t *testing.T) {
 		{
 			name: "every key of a limit",
 			yaml: `[{key: a, rate_limit: {name: n, unit: second, unit_multiplier: 6, requests_per_unit: 5,
-				algorithm: leaky_bucket, burst: 70, count_denied: true, on_store_error: allow, hash_tag: a, override: allowed,
-				override_max: 9, max_delay: 1m, problem: {type: t, title: u, detail: v}}}]`,
+				algorithm: leaky_bucket, burst: 70, count_denied: true, on_store_error: allow, hash_tag: a, override: {max: 9,
+				algorithm: token_bucket, burst: 8, name: o}, max_delay: 1m, problem: {type: t, title: u, detail: v}}}]`,
 			want: []ratelimit.Node{{Key: "a", RateLimit: &ratelimit.Limit{
 				Name: "n", Unit: descriptors.Second, Multiplier: 6, Requests: new(int64(5)),
 				Algorithm: bucket.LeakyBucket, Burst: 70, CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a",
-				Override: ratelimit.OverrideAllowed, OverrideMax: 9, MaxDelay: time.Minute,
+				Override: &ratelimit.Override{Max: 9, Algorithm: bucket.TokenBucket, Burst: 8, Name: "o"}, MaxDelay: time.Minute,
 				Problem: &ratelimit.ProblemDetail{Type: "t", Title: "u", Detail: "v"},
 			}}},
 		},
