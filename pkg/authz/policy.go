@@ -137,9 +137,9 @@ type Action struct {
 
 // CredentialAction gives a field of the credential: owner, plan, key_id, method, "label.<name>" or "claim.<name>".
 type CredentialAction struct {
-	Field   *string `yaml:"field" required:"true" doc:"The field: owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
-	Key     *string `yaml:"key" doc:"The key of the entry." default:"the field" example:"user"`
-	Default string  `yaml:"default" doc:"The value if the credential lacks the field. Without it, there is no entry." example:"none"`
+	Field   *credential.Path `yaml:"field" required:"true" doc:"The field: owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
+	Key     *string          `yaml:"key" doc:"The key of the entry." default:"the field" example:"user"`
+	Default string           `yaml:"default" doc:"The value if the credential lacks the field. Without it, there is no entry." example:"none"`
 }
 
 // RequestHeaders gives the value of a header. Without the header, there is no entry.
@@ -182,7 +182,7 @@ type QueryParameter struct {
 
 // Metadata gives the value at Path in the metadata that Envoy sends, else Default. If that is "", there is no entry.
 type Metadata struct {
-	Path    []string `yaml:"path" required:"true" min:"1" doc:"The namespace of a filter and the keys below it." example:"[envoy.filters.http.jwt_authn, payload, plan]"`
+	Path    []string `yaml:"path" required:"true" min:"1" doc:"The namespace of a filter, and the keys below it. A number is an index in a list." example:"[envoy.filters.http.jwt_authn, payload, plan]"`
 	Key     *string  `yaml:"key" required:"true" doc:"The key of the entry." example:"plan"`
 	Default string   `yaml:"default" doc:"The value if there is none at the path. Without it, there is no entry." example:"none"`
 }
