@@ -33,6 +33,7 @@ The exit code is 1 if there are mistakes, also in these variables.
 
 With --envoy it also compares a configuration of Envoy with the rules. It reports:
   - domains and descriptors that match no rule, so that no limit applies.
+  - costs (hits_addend) that Envoy ignores, and those that the rules charge for denied requests, too.
   - clusters of ext_authz and ratelimit that the file does not have.
   - identity headers, such as x-auth-owner, that Envoy does not remove from requests before it chooses a route.
   - identity headers that allowed_upstream_headers of an http_service does not list.

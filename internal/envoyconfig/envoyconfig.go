@@ -51,7 +51,8 @@ func Load(path string, rules Rules) (managers int, problems strictyaml.Problems)
 // JSON. Check returns the number of HTTP connection managers with an ext_authz or ratelimit filter. A file without such
 // a manager is an error. Check finds identity headers that Envoy does not remove before it chooses a route, that
 // allowed_upstream_headers does not list, or by which Envoy chooses a route too early. It finds domains and descriptors
-// that no rule can match. It finds clusters that the filters name and the file does not have.
+// that no rule can match, costs that Envoy ignores, and those that rules charge for denied requests. It finds clusters
+// that the filters name and the file does not have.
 //
 // Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Problems) {

@@ -10,8 +10,8 @@ import (
 )
 
 // rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
-// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the domains
-// has rules.
+// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the
+// domains has rules.
 func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules
@@ -58,6 +58,11 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 			}
 			for _, limit := range v.get("rate_limits").list() {
 				c.rateLimit(limit, of)
+				if cost := limit.get("hits_addend"); cost.exists() && !typed {
+					c.ignored(cost)
+				} else if cost.exists() {
+					c.cost(limit, cost, of)
+				}
 			}
 		})
 	}
@@ -81,6 +86,35 @@ func (c *check) rateLimit(limit value, domains []string) {
 	}
 	c.Fail(cmp.Or(limit.get("actions"), limit).Value, "no limit applies to the descriptor of these actions: "+miss,
 		"correct the descriptor, or write a rule for it; `unlimited: true` is a rule without a limit")
+}
+
+// ignored reports a cost in the `rate_limits` of a virtual host or a route. Envoy does not read it there.
+func (c *check) ignored(cost value) {
+	c.Fail(cost.Value,
+		"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1",
+		"move these `rate_limits` into `typed_per_filter_config`, in a RateLimitPerRoute of the filter")
+}
+
+// cost warns of a cost that is charged again for each retry of a denied request. A peek charges nothing, a refund is
+// no charge, and Envoy ignores the answer to a cost that is known only after the response.
+func (c *check) cost(limit, cost value, domains []string) {
+	peek := cost.get("number").hasText("0") && !cost.get("format").exists()
+	if peek || cost.get("is_negative_hits").hasText("true") || limit.get("apply_on_stream_done").hasText("true") {
+		return
+	}
+	entries, known := entriesOf(limit)
+	if !known || limit.get("limit").exists() {
+		return
+	}
+	for _, domain := range domains {
+		if rule := c.Limits.ChargesDenials(domain, entries); rule != "" {
+			c.Warn(cost.Value, "the cost is charged for denied requests, too: a client that retries at once stays denied",
+				"write `count_denied: false` in the limits of the rule "+rule,
+				"exception: with `count_denied: false`, the rule does not charge a cost that is known after the response"+
+					" (`apply_on_stream_done`) and exceeds what is left")
+			return
+		}
+	}
 }
 
 // namedActions are the actions that are the key of their entry, keyedActions those that name it.

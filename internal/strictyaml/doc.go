@@ -16,5 +16,5 @@
 // same as no key. Fields can be structs, strings, bools, integers, time.Duration (at least 0), map[string]any, and
 // types with an UnmarshalText method. A pointer is for a value that may be absent. A slice has structs, strings or
 // types with an UnmarshalText method. A type with a method Words() []string takes one of these words, and messages
-// list them.
+// list them. A type with methods UnmarshalText and UnmarshalList([]string) takes a text, or a list of texts.
 package strictyaml

@@ -185,6 +185,26 @@ func (k *key) readList(element reader, least int64) reader {
 	}
 }
 
+// listUnmarshaler is a type that takes a text, or a list of texts.
+type listUnmarshaler interface {
+	encoding.TextUnmarshaler
+	UnmarshalList(elements []string)
+}
+
+// readTextOrList reads a value of a listUnmarshaler.
+func (k *key) readTextOrList(d *decoder, f field, into reflect.Value) bool {
+	switch f.value.shape {
+	case mapping:
+		return d.isNot(f, "a text or a list", "a map", forExample(k.example()))
+	case list:
+		var elements []string
+		read := k.readList(readText(nil), 1)(d, f, reflect.ValueOf(&elements).Elem())
+		into.Addr().Interface().(listUnmarshaler).UnmarshalList(elements)
+		return read && !f.value.partial
+	}
+	return readText(nil)(d, f, into)
+}
+
 // readMap reads a map with any keys.
 func (k *key) readMap(d *decoder, f field, into reflect.Value) bool {
 	if f.value.shape != mapping {

@@ -70,6 +70,7 @@ desk: map
 desk.staff: whole number, 0 to 5
 desk.bell: map (It rings.)
 desk.bell.tone: text
+desk.bell.song: text or list
 desk.bell.sign: map
 desk.bell.sign.text: text
 desk.bell.sign.tags: list of texts

@@ -84,6 +84,8 @@ func TestSchema(t *testing.T) {
 		{yaml: `{name: a, shelves: [{label: a, count: 5, weight: 1, rank: -128, colour: red, open: false, wait: 1m30.5s,
 			tags: [a, 5], colours: [red, blue], codes: [ABC], notes: {a: [1, {b: c}]}, lock: {key: a, light: true}, row: 40}]}`},
 		{yaml: `{name: a, shelves: [{label: a, wait: "0"}]}`},
+		{yaml: `{name: a, desk: {bell: {song: do.re}}}`},
+		{yaml: `{name: a, desk: {bell: {song: [do, 5]}}}`},
 
 		{`{desk: {bell: {sign: {tags: []}}}}`, "missing property 'text'"},
 		{`{name: a, nam: b}`, "additional properties 'nam' not allowed"},
@@ -106,6 +108,8 @@ func TestSchema(t *testing.T) {
 		{`{name: a, shelves: [{label: a, lock: {}}]}`, "oneOf"},
 		{`{name: a, shelves: [{label: a, lock: {key: a, digit: 5}}]}`, "oneOf"},
 		{`{name: a, shelves: [{label: a, lock: {key: a, light: true, noise: true}}]}`, "oneOf"},
+		{`{name: a, desk: {bell: {song: []}}}`, "minItems: got 0, want 1"},
+		{`{name: a, desk: {bell: {song: {do: re}}}}`, "got object"},
 		{`{name: a, shelves: [{label: a, ignored: 5}]}`, "additional properties"},
 	} {
 		switch err := validate(t, schema, c.yaml); {

@@ -133,7 +133,12 @@ func (k *key) formOf(t reflect.Type) form {
 		if words != nil {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
-		return form{read, map[string]any{"type": []string{"string", "number", "boolean"}}, "text"} // 5 and true are texts
+		text := map[string]any{"type": []string{"string", "number", "boolean"}} // 5 and true are texts
+		if _, takesLists := reflect.New(t).Interface().(listUnmarshaler); takesLists {
+			list := map[string]any{"type": "array", "items": text, "minItems": 1}
+			return form{k.readTextOrList, map[string]any{"anyOf": []any{text, list}}, "text or list"}
+		}
+		return form{read, text, "text"}
 	case t.Kind() == reflect.Bool:
 		return form{readBool, map[string]any{"type": "boolean"}, "`true` or `false`"}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:

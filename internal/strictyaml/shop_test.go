@@ -56,6 +56,7 @@ type desk struct {
 
 type bell struct {
 	Tone string `yaml:"tone"`
+	Song *song  `yaml:"song" example:"la.la"`
 	Sign *sign  `yaml:"sign"`
 }
 
@@ -94,6 +95,16 @@ func (c *code) UnmarshalText(text []byte) error {
 	c.letters = string(text)
 	return nil
 }
+
+// song is a text, which is split at its dots, or a list.
+type song struct{ notes []string }
+
+func (s *song) UnmarshalText(text []byte) error {
+	s.notes = strings.Split(string(text), ".")
+	return nil
+}
+
+func (s *song) UnmarshalList(notes []string) { s.notes = notes }
 
 func shopKind() *strictyaml.Kind {
 	return &strictyaml.Kind{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ type facts struct {
 	request  *Request
 	host     string // a hostname
 	query    string
-	identity *credential.Identity
+	decision *Decision
 	access   *accessRule
 }
 
@@ -101,10 +102,12 @@ func (h *HitsAddend) of(r *Request) *uint64 {
 func (a *Action) compile() (e entryMaker) {
 	switch {
 	case a.Credential != nil:
-		field, byDefault := text(a.Credential.Field), a.Credential.Default
-		e.key, e.field = textOr(a.Credential.Key, field), field
+		field, byDefault := a.Credential.Field, a.Credential.Default
+		e.field = field.String()
+		e.key = textOr(a.Credential.Key, e.field)
+		read := readField(cmp.Or(field, new(credential.Path)))
 		e.value = func(f *facts) (string, bool) {
-			value := cmp.Or(fieldOf(f.identity, field), byDefault)
+			value := cmp.Or(read(f.decision), byDefault)
 			return value, value != ""
 		}
 	case a.RequestHeaders != nil:
@@ -226,17 +229,7 @@ func (r *Request) client(trustedHops int) string {
 	return address
 }
 
-// textAt returns the string, number or bool at a path in claims as a text; "" for another value.
-func textAt(at map[string]any, path []string) string {
-	for i, name := range path {
-		if i == len(path)-1 {
-			return plainText(at[name])
-		}
-		at, _ = at[name].(map[string]any)
-	}
-	return ""
-}
-
+// plainText returns a string, number or bool as a text; "" for another value.
 func plainText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -249,26 +242,33 @@ func plainText(v any) string {
 	return ""
 }
 
-// fieldOf returns the field of a credential that a CredentialAction names; "" for none.
-func fieldOf(id *credential.Identity, name string) string {
+// readField returns a function that reads the field of a credential that a CredentialAction names. It returns "" for
+// none, and notes a claim that the token lacks.
+func readField(field *credential.Path) func(d *Decision) string {
+	name := field.String()
 	switch name {
 	case "owner":
-		return id.Owner
+		return func(d *Decision) string { return d.Identity.Owner }
 	case "plan":
-		return id.Plan
+		return func(d *Decision) string { return d.Identity.Plan }
 	case "key_id":
-		return id.KeyID
+		return func(d *Decision) string { return d.Identity.KeyID }
 	case "method":
-		return id.Method
+		return func(d *Decision) string { return d.Identity.Method }
 	}
-	if label, ok := strings.CutPrefix(name, "label."); ok {
-		return id.Labels[label]
-	}
-	if claim, ok := strings.CutPrefix(name, "claim."); ok {
-		if text := plainText(id.Claims[claim]); text != "" {
-			return text
+	kind, name, _ := strings.Cut(name, ".")
+	switch kind {
+	case "label":
+		return func(d *Decision) string { return d.Identity.Labels[name] }
+	case "claim":
+		claim := field.After()
+		return func(d *Decision) string {
+			value := plainText(claim.In(d.Identity.Claims))
+			if value == "" && d.Identity.Claims != nil && !slices.Contains(d.Absent, name) {
+				d.Absent = append(d.Absent, name)
+			}
+			return value
 		}
-		return textAt(id.Claims, strings.Split(claim, "."))
 	}
-	return ""
+	return func(*Decision) string { return "" }
 }

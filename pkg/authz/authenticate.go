@@ -58,12 +58,12 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 	return checker.Identify(ctx, c.kind, sent)
 }
 
-// causeOf returns the cause of a credential.Error, "" for another error.
-func causeOf(err error) string {
+// explain sets the cause of a credential.Error, and the claims that its token, or the token of the identity, lacks.
+func (d *Decision) explain(err error) {
+	d.Absent = append(d.Absent, d.Identity.Absent...)
 	if e, ok := errors.AsType[*credential.Error](err); ok {
-		return e.Cause
+		d.Cause, d.Absent = e.Cause, append(d.Absent, e.Absent...)
 	}
-	return ""
 }
 
 // failure returns why a request has no valid credential; "" if it has one, or has one that cannot be checked at the

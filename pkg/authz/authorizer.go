@@ -106,7 +106,8 @@ func (p *Pending) Reset() {
 		Query:   ratelimit.Query{Descriptors: texts.Clear(p.Query.Descriptors)},
 		entries: texts.Clear(p.entries), limits: p.limits, body: texts.Clear(p.body),
 		Decision: Decision{
-			Remove: texts.Clear(d.Remove), ToUpstream: texts.Clear(d.ToUpstream), ToClient: texts.Clear(d.ToClient),
+			Absent: texts.Clear(d.Absent), Remove: texts.Clear(d.Remove),
+			ToUpstream: texts.Clear(d.ToUpstream), ToClient: texts.Clear(d.ToClient),
 		},
 	}
 }
@@ -202,13 +203,13 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
-	f.host, f.query, f.identity, f.access = host, query, &d.Identity, access
+	f.host, f.query, f.decision, f.access = host, query, d, access
 	carried, err := a.authenticate(ctx, pending)
 	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
 		return err
 	}
 	failed := failure(err)
-	d.Cause = causeOf(err)
+	d.explain(err)
 	if !d.admit(p, carried, err, open) {
 		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
 		if pending.failed = failed; failed != "" {

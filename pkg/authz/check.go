@@ -157,14 +157,18 @@ func (c *checker) checkAction(path string, a *Action) {
 	if a.Metadata != nil && len(a.Metadata.Path) == 1 {
 		c.At(path+".metadata.path").Fail("`path` names a namespace only", wantMetadata)
 	}
-	if a.Credential == nil || text(a.Credential.Field) == "" {
+	if a.Credential == nil || a.Credential.Field == nil {
 		return
 	}
-	words, field := []string{"owner", "plan", "key_id", "method"}, *a.Credential.Field
-	kind, name, dotted := strings.Cut(field, ".")
+	words, field := []string{"owner", "plan", "key_id", "method"}, a.Credential.Field.String()
+	kind, name, _ := strings.Cut(field, ".")
+	named := name != "" && !strings.Contains(name, "<")
 	switch {
-	case slices.Contains(words, field):
-	case dotted && (kind == "label" || kind == "claim") && name != "" && !strings.Contains(name, "<"):
+	case field == "":
+		c.At(path+".credential.field").Fail("`field` is empty", wantField)
+	case slices.Contains(words, field), kind == "label" && named:
+	case kind == "claim" && named:
+		a.Credential.Field.Check(&c.Mistakes, path+".credential.field")
 	default:
 		c.At(path+".credential.field").Fail(
 			"a credential has no field "+suggest.Quoted(field), suggest.DidYouMean(field, words), wantField)
@@ -189,7 +193,7 @@ func (c *checker) checkGiven(path string, action *Action, instead string) {
 	}
 	at := c.At(path+".credential.field", "credentials")
 	const hint = "without a `default`, this limit never applies"
-	word, _, dotted := strings.Cut(text(a.Field), ".")
+	word, _, dotted := strings.Cut(a.Field.String(), ".")
 	if dotted && (word == "label" || word == "claim") && !c.gives(word) {
 		at.Warn("no credential has "+word+"s: there is no "+kindsThatGive(word)+" in `credentials`", hint)
 	}

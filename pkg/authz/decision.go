@@ -25,6 +25,8 @@ type Decision struct {
 	Reason  reply.Reason
 	// Cause is what is wrong with the credential, one word for logs; "" if that is unknown. The client does not learn it.
 	Cause string
+	// Absent are the claims that the policy names, and that the token lacks or has in another form.
+	Absent []string
 	// Status is the HTTP status of a refusal.
 	Status int
 	// Domain is the domain of the policy that decided.

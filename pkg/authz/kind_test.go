@@ -49,7 +49,8 @@ func (t *ticket) Identify(_ context.Context, _ credential.Kind, sent string) (cr
 
 // TestAddAKindOfCredential adds a kind. A policy uses it, counts its refusals, explains it, and refuses its mistakes.
 func TestAddAKindOfCredential(t *testing.T) {
-	label := authz.RateLimit{Actions: []authz.Action{{Credential: &authz.CredentialAction{Field: new("label.row")}}}}
+	field := &authz.CredentialAction{Field: credential.NewPath("label.row")}
+	label := authz.RateLimit{Actions: []authz.Action{{Credential: field}}}
 	policy := &authz.Policy{
 		Credentials: []authz.Credential{{Own: &ticket{[]string{"ann", "bob"}}}}, Limits: []authz.RateLimit{label},
 		Refused: []authz.RateLimit{{Actions: []authz.Action{{RemoteAddress: &authz.RemoteAddress{}}}}},

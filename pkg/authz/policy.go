@@ -137,9 +137,9 @@ type Action struct {
 
 // CredentialAction gives a field of the credential: owner, plan, key_id, method, "label.<name>" or "claim.<name>".
 type CredentialAction struct {
-	Field   *string `yaml:"field" required:"true" doc:"The field: owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
-	Key     *string `yaml:"key" doc:"The key of the entry." default:"the field" example:"user"`
-	Default string  `yaml:"default" doc:"The value if the credential lacks the field. Without it, there is no entry." example:"none"`
+	Field   *credential.Path `yaml:"field" required:"true" doc:"The field: owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
+	Key     *string          `yaml:"key" doc:"The key of the entry." default:"the field" example:"user"`
+	Default string           `yaml:"default" doc:"The value if the credential lacks the field. Without it, there is no entry." example:"none"`
 }
 
 // RequestHeaders gives the value of a header. Without the header, there is no entry.

@@ -31,7 +31,9 @@ func good() *authz.Policy {
 		Access: []authz.Access{
 			{Path: &authz.PathPattern{Prefix: new("/public/")}, Require: authz.Open}, {Scopes: []string{"read"}},
 		},
-		Limits:  []authz.RateLimit{{Actions: []authz.Action{{Credential: &authz.CredentialAction{Field: new("owner")}}}}},
+		Limits: []authz.RateLimit{{Actions: []authz.Action{
+			{Credential: &authz.CredentialAction{Field: credential.NewPath("owner")}},
+		}}},
 		Refused: []authz.RateLimit{{Actions: []authz.Action{{RemoteAddress: &authz.RemoteAddress{}}}}},
 	}
 }
@@ -177,12 +179,18 @@ func FuzzPolicy(f *testing.F) {
 			}
 			return new(text)
 		}
+		optionalPath := func(n int, text string) *credential.Path {
+			if bit(n) {
+				return nil
+			}
+			return credential.NewPath(text)
+		}
 		p := &authz.Policy{
 			Credentials: []authz.Credential{
 				{APIKey: &apikey.Credential{Source: credential.Source{Header: optional(0, name), Query: optional(1, name)}}},
 				{JWT: &jwt.Credential{
 					Source: credential.Source{Cookie: optional(2, name)}, Issuer: optional(3, name), Audiences: []string{name},
-					Algorithms: []string{algorithm}, JWKSURL: optional(4, url), OwnerClaim: optional(5, field),
+					Algorithms: []string{algorithm}, JWKSURL: optional(4, url), OwnerClaim: optionalPath(5, field),
 				}},
 			},
 			Anonymous: authz.Permission(bit(6)), UnsafePaths: authz.Permission(bit(7)),
@@ -196,7 +204,7 @@ func FuzzPolicy(f *testing.F) {
 			},
 			Limits: []authz.RateLimit{{
 				Actions: []authz.Action{
-					{Credential: &authz.CredentialAction{Field: optional(12, field)}},
+					{Credential: &authz.CredentialAction{Field: optionalPath(12, field)}},
 					{RemoteAddress: &authz.RemoteAddress{TrustedHops: number, IPv4Mask: number, IPv6Mask: status}},
 					{HeaderValueMatch: &authz.HeaderValueMatch{
 						Header: optional(13, name), Value: optional(14, host), Pattern: optional(15, host),

@@ -68,7 +68,7 @@ func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 		return r.Miss(domain, nil, ShowValues)
 	}
 	nodes, budget := root.Value.node.Descriptors, maxSearched
-	if reaches(nodes, possible, &budget) || budget < 0 {
+	if reaches(nodes, possible, (*Node).hasLimits, &budget) != nil || budget < 0 {
 		return ""
 	}
 	var entries []descriptors.Entry // of a descriptor that goes on for as long as rules match
@@ -87,28 +87,50 @@ func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 	return r.Miss(domain, entries, ShowValues)
 }
 
+// ChargesDenials returns the name and the position of a rule that a descriptor of these entries can match, and that has
+// a limit without count_denied. Such a limit charges a denied hit that states its cost. It returns "" for none.
+func (r *Rules) ChargesDenials(domain string, possible []PossibleEntry) string {
+	root, budget := r.domains[domain], maxSearched
+	if root == nil {
+		return ""
+	}
+	lacks := func(l Limit) bool { return l.CountDenied == nil && !l.Unlimited }
+	charges := func(n *Node) bool { return slices.ContainsFunc(n.AllLimits(), lacks) }
+	if n := reaches(root.Value.node.Descriptors, possible, charges, &budget); n != nil {
+		return n.describe()
+	}
+	return ""
+}
+
 func (p *PossibleEntry) matches(n *Node) bool {
 	return descriptors.Match(n.Key, p.Key) && (p.AnyValue || n.Value == "" || descriptors.Match(n.Value, p.Value))
 }
 
-// reaches reports whether some of the possible descriptors end at a rule below nodes. The budget bounds the search.
-func reaches(nodes []Node, possible []PossibleEntry, budget *int) bool {
+// reaches returns a node below nodes at which some of the possible descriptors end, of those that wanted accepts. It
+// returns nil for none. The budget bounds the search.
+func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, budget *int) *Node {
 	if len(possible) == 0 {
-		return false
+		return nil
 	}
 	for i := range nodes {
 		n := &nodes[i]
 		if *budget--; *budget < 0 {
-			return false
+			return nil
 		}
 		if !possible[0].matches(n) {
 			continue
 		}
-		if n.hasLimits() && allOptional(possible[1:]) || reaches(n.Descriptors, possible[1:], budget) {
-			return true
+		if wanted(n) && allOptional(possible[1:]) {
+			return n
+		}
+		if below := reaches(n.Descriptors, possible[1:], wanted, budget); below != nil {
+			return below
 		}
 	}
-	return possible[0].Optional && reaches(nodes, possible[1:], budget)
+	if !possible[0].Optional {
+		return nil
+	}
+	return reaches(nodes, possible[1:], wanted, budget)
 }
 
 func allOptional(possible []PossibleEntry) bool {

@@ -73,6 +73,7 @@ func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
 func checkAttrs(c *authz.Checked) []slog.Attr {
 	d := c.Decision
 	attrs := text("cause", d.Cause, "method", d.Identity.Method, "key_id", d.Identity.KeyID)
+	attrs = append(attrs, text("absent_claims", strings.Join(d.Absent, ", "))...)
 	if c.Status != 0 {
 		attrs = append(attrs, slog.Int("status", c.Status))
 	}

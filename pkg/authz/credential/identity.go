@@ -25,6 +25,8 @@ type Identity struct {
 	Scopes []string
 	// Claims are those of a token.
 	Claims map[string]any
+	// Absent are the claims that the settings of a token name, and that it lacks or has in another form.
+	Absent []string
 	// Limit is the limit of the credential; nil for none.
 	Limit *ratelimit.LimitSpec
 }

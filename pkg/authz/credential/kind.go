@@ -63,6 +63,8 @@ type Error struct {
 	Cause string
 	// Kind is ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable.
 	Kind error
+	// Absent is Identity.Absent of a token that was refused for it.
+	Absent []string
 }
 
 func (e *Error) Error() string { return e.Kind.Error() + " (" + e.Cause + ")" }

@@ -20,19 +20,13 @@ func (v *validator) judge(claims map[string]any, now time.Time) (
 	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.issuer.Audiences, a) }) {
 		return id, expires, credential.Invalid("audience")
 	}
-	id = credential.Identity{
-		Method: Name,
-		Scopes: scopesOf(claims[cmp.Or(v.issuer.ScopesClaim, "scope")]),
-		Claims: claims,
-	}
-	id.Owner, _ = claims[cmp.Or(text(v.issuer.OwnerClaim), "sub")].(string)
-	if name := v.issuer.PlanClaim; name != "" {
-		id.Plan, _ = claims[name].(string)
-	}
+	id = v.issuer.identity(claims)
 	expires, notBefore, ok := timesOf(claims)
 	switch {
 	case id.Owner == "":
-		return credential.Identity{}, expires, credential.Invalid("subject")
+		wrong = credential.Invalid("subject")
+		wrong.Absent = id.Absent
+		return credential.Identity{}, expires, wrong
 	case !ok:
 		return credential.Identity{}, expires, credential.Invalid("times")
 	}
@@ -44,6 +38,25 @@ func (v *validator) judge(claims map[string]any, now time.Time) (
 		return id, expires, &credential.Error{Cause: "not_yet", Kind: credential.ErrNotYet}
 	}
 	return id, expires, nil
+}
+
+// identity returns the identity by the claims of a token. It lists the claims of the settings that give nothing.
+func (c *Credential) identity(claims map[string]any) credential.Identity {
+	id := credential.Identity{Method: Name, Claims: claims}
+	owner, plan, scopes := cmp.Or(c.OwnerClaim, credential.NewPath("sub")), c.PlanClaim, c.ScopesClaim
+	if id.Owner, _ = owner.In(claims).(string); id.Owner == "" {
+		id.Absent = append(id.Absent, owner.String())
+	}
+	if plan != nil {
+		if id.Plan, _ = plan.In(claims).(string); id.Plan == "" {
+			id.Absent = append(id.Absent, plan.String())
+		}
+	}
+	id.Scopes = scopesOf(cmp.Or(scopes, credential.NewPath("scope")).In(claims))
+	if scopes != nil && id.Scopes == nil {
+		id.Absent = append(id.Absent, scopes.String())
+	}
+	return id
 }
 
 // timesOf reads exp, which is required, and the later one of nbf and iat. ok is false if one of them is not a date.
@@ -88,7 +101,10 @@ func listOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return []string{text}
 	}
-	elements, _ := claim.([]any)
+	elements, isList := claim.([]any)
+	if !isList {
+		return nil
+	}
 	list := make([]string, 0, len(elements))
 	for _, e := range elements {
 		text, ok := e.(string)

@@ -16,15 +16,15 @@ import (
 // Credential accepts a signed token of one issuer. It is a credential.Kind, and a Verifier is its Checker.
 type Credential struct {
 	credential.Source `yaml:",inline"`
-	Issuer            *string       `yaml:"issuer" required:"true" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
-	Audiences         []string      `yaml:"audiences" required:"true" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
-	Algorithms        []string      `yaml:"algorithms" required:"true" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
-	Leeway            time.Duration `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
-	JWKSURL           *string       `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
-	JWKSFile          *string       `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
-	OwnerClaim        *string       `yaml:"owner_claim" doc:"The claim that names the owner. It must be a text." default:"sub" example:"client_id"`
-	PlanClaim         string        `yaml:"plan_claim" doc:"The claim that names the plan." default:"no plan" example:"plan"`
-	ScopesClaim       string        `yaml:"scopes_claim" doc:"The claim with the scopes: a list, or a text with spaces between them." default:"scope" example:"scp"`
+	Issuer            *string          `yaml:"issuer" required:"true" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
+	Audiences         []string         `yaml:"audiences" required:"true" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
+	Algorithms        []string         `yaml:"algorithms" required:"true" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
+	Leeway            time.Duration    `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
+	JWKSURL           *string          `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
+	JWKSFile          *string          `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
+	OwnerClaim        *credential.Path `yaml:"owner_claim" doc:"The claim that names the owner. It must be a text." default:"sub" example:"client_id"`
+	PlanClaim         *credential.Path `yaml:"plan_claim" doc:"The claim that names the plan. It must be a text." default:"no plan" example:"plan"`
+	ScopesClaim       *credential.Path `yaml:"scopes_claim" doc:"The claim with the scopes: a list, or a text with spaces between them." default:"scope" example:"realm_access.roles"`
 }
 
 // Name is the key of tokens in policies.
@@ -63,12 +63,15 @@ func (c *Credential) String() string { return text(c.Issuer) + ", " + c.Place().
 func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
 	c.Source.Check(m, path)
 	for key, value := range map[string]*string{
-		"issuer": c.Issuer, "jwks_file": c.JWKSFile, "jwks_url": c.JWKSURL, "owner_claim": c.OwnerClaim,
+		"issuer": c.Issuer, "jwks_file": c.JWKSFile, "jwks_url": c.JWKSURL,
 	} {
 		if value != nil && *value == "" {
 			m.At(path+"."+key).Fail(suggest.Quoted(key)+" is empty", "write its value, or delete the key")
 		}
 	}
+	c.OwnerClaim.Check(m, path+".owner_claim")
+	c.PlanClaim.Check(m, path+".plan_claim")
+	c.ScopesClaim.Check(m, path+".scopes_claim")
 	if i := slices.Index(c.Audiences, ""); i >= 0 {
 		m.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}

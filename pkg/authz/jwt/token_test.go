@@ -2,7 +2,9 @@ package jwt_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +87,8 @@ func TestCheckIdentity(t *testing.T) {
 	s, c := es256("key-1"), &clock{}
 	i := newIssuer(t, s)
 	usual, own := i.settings(), i.settings()
-	own.OwnerClaim, own.PlanClaim, own.ScopesClaim = new("https://example.org/tenant"), "plan", "scp"
+	own.OwnerClaim, own.PlanClaim = credential.NewPath("https://example.org/tenant"), credential.NewPath("plan")
+	own.ScopesClaim = credential.NewPath("scp")
 	v := open(t, jwt.Config{Now: c.now}, usual, own)
 	token := s.sign(t, claims{
 		"scope": " read  write\tlog x\u00a0admin", "scp": []string{"admin", "read all"},
@@ -117,6 +120,60 @@ func TestCheckIdentity(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 				t.Errorf("%s, %s: error %v, (-want +got)\n%s", tc.name, again, err, diff)
 			}
+		}
+	}
+}
+
+// TestClaimsBelowTheTopLevel: each claim of the settings can be nested, and the identity lists those that give nothing.
+func TestClaimsBelowTheTopLevel(t *testing.T) {
+	s, c := es256("1"), &clock{}
+	i := newIssuer(t, s)
+	keycloak := claims{
+		"realm_access":    map[string]any{"roles": []string{"admin", "offline_access"}, "plan": "gold"},
+		"resource_access": map[string]any{"shop.api": map[string]any{"roles": []string{"write"}}},
+		"user":            map[string]any{"name": "ann lee"}, "https://example.com/roles": []string{"auth0"},
+		"accounts": []any{map[string]any{"id": "a-1"}}, "realm_access.shadow": "whole",
+	}
+	path := credential.NewPath
+	for _, tc := range []struct {
+		name                string
+		owner, plan, scopes *credential.Path
+		want                credential.Identity
+		wrong               string
+	}{
+		{
+			name: "Keycloak", owner: path("user.name"), plan: path("realm_access.plan"), scopes: path("realm_access.roles"),
+			want: credential.Identity{Owner: "ann lee", Plan: "gold", Scopes: []string{"admin", "offline_access"}},
+		},
+		{
+			name: "a list, and an index", owner: path("accounts.0.id"), plan: path("realm_access.shadow"),
+			scopes: &credential.Path{Names: []string{"resource_access", "shop.api", "roles"}},
+			want:   credential.Identity{Owner: "a-1", Plan: "whole", Scopes: []string{"write"}},
+		},
+		{
+			name: "Auth0", scopes: path("https://example.com/roles"),
+			want: credential.Identity{Owner: "ann", Scopes: []string{"auth0"}},
+		},
+		{
+			name: "absent, and in another form", plan: path("user.plan"), scopes: path("realm_access"),
+			want: credential.Identity{Owner: "ann", Absent: []string{"user.plan", "realm_access"}},
+		},
+		{name: "without the default scope", want: credential.Identity{Owner: "ann"}},
+		{name: "without an owner", owner: path("user.id"), wrong: "user.id"},
+	} {
+		settings := i.settings()
+		settings.OwnerClaim, settings.PlanClaim, settings.ScopesClaim = tc.owner, tc.plan, tc.scopes
+		v := open(t, jwt.Config{Now: c.now}, settings)
+		got, err := v.Identify(t.Context(), settings, s.sign(t, keycloak))
+		if e, refused := errors.AsType[*credential.Error](err); refused {
+			if e.Cause != "subject" || !slices.Equal(e.Absent, []string{tc.wrong}) {
+				t.Errorf("%s: got %v without %q, want one without %q", tc.name, e, e.Absent, tc.wrong)
+			}
+			continue
+		}
+		tc.want.Method, tc.want.KeyID, tc.want.Claims = "jwt", "1", got.Claims
+		if diff := cmp.Diff(tc.want, got); err != nil || tc.wrong != "" || diff != "" {
+			t.Errorf("%s: error %v, (-want +got)\n%s", tc.name, err, diff)
 		}
 	}
 }

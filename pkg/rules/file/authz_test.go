@@ -55,14 +55,15 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "every key of a JWT",
 			yaml: `credentials: [{jwt: {header: X-Token, issuer: i, audiences: [a, b],
 				algorithms: [RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA],
-				leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
+				leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p.q, scopes_claim: [s, t.u, 0]}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{JWT: &jwt.Credential{
 					Source: credential.Source{Header: new("X-Token")}, Issuer: new("i"), Audiences: []string{"a", "b"},
 					Algorithms: strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"),
 					Leeway:     time.Minute, JWKSFile: new("/etc/keys.json"),
-					OwnerClaim: new("o"), PlanClaim: "p", ScopesClaim: "s",
+					OwnerClaim: credential.NewPath("o"), PlanClaim: credential.NewPath("p.q"),
+					ScopesClaim: &credential.Path{Names: []string{"s", "t.u", "0"}},
 				}}}
 			},
 		},
@@ -117,7 +118,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 					{HeaderValueMatch: &authz.HeaderValueMatch{Value: new("c"), Header: new("X-C")}},
 					{QueryParameter: &authz.QueryParameter{Key: new("d"), Parameter: new("d")}},
 					{Metadata: &authz.Metadata{Key: new("e"), Path: []string{"f", "g"}}},
-					{Credential: &authz.CredentialAction{Field: new("owner")}},
+					{Credential: &authz.CredentialAction{Field: credential.NewPath("owner")}},
 					{Method: &authz.MethodAction{}}, {Host: &authz.HostAction{}}, {Path: &authz.PathAction{}},
 				}}}
 			},
@@ -138,8 +139,8 @@ func TestParseBuildsThePolicy(t *testing.T) {
 						Key: new("k"), Value: new("c"), Header: new("c"), Pattern: new("*c*"), Invert: true,
 					}},
 					{Metadata: &authz.Metadata{Key: new("e"), Path: []string{"f", "g", "h"}, Default: "i"}},
-					{Credential: &authz.CredentialAction{Key: new("team"), Field: new("label.team"), Default: "none"}},
-					{Credential: &authz.CredentialAction{Field: new("claim.org.id")}},
+					{Credential: &authz.CredentialAction{Key: new("team"), Field: credential.NewPath("label.team"), Default: "none"}},
+					{Credential: &authz.CredentialAction{Field: credential.NewPath("claim.org.id")}},
 					{Method: &authz.MethodAction{Key: new("m")}},
 					{Host: &authz.HostAction{Key: new("h")}}, {Path: &authz.PathAction{Key: new("p")}},
 				}}}
