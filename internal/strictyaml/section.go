@@ -127,13 +127,21 @@ func (k *key) formOf(t reflect.Type) form {
 	case t == reflect.TypeFor[time.Duration]():
 		const pattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 		return form{readDuration, map[string]any{"type": "string", "pattern": pattern}, "duration"}
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
+		texts := form{k.readTexts, map[string]any{"type": "object", "minProperties": 1, "additionalProperties": textSchema()},
+			"map of texts"}
+		if words := wordsOf(t); words != nil {
+			texts.schema = map[string]any{"anyOf": []any{texts.schema, map[string]any{"enum": words}}}
+			texts.name += ", or " + suggest.OneOf(words)
+		}
+		return texts
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
 		read := readText(words)
 		if words != nil {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
-		return form{read, map[string]any{"type": []string{"string", "number", "boolean"}}, "text"} // 5 and true are texts
+		return form{read, textSchema(), "text"}
 	case t.Kind() == reflect.Bool:
 		return form{readBool, map[string]any{"type": "boolean"}, "`true` or `false`"}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
@@ -162,6 +170,11 @@ func (k *key) formOf(t reflect.Type) form {
 		return form{k.readMap, map[string]any{"type": "object"}, "map"}
 	}
 	panic(fmt.Sprintf("strictyaml: cannot read %s into a %s", k.name, k.typ))
+}
+
+// textSchema is the JSON Schema of a text. 5 and true are texts, too.
+func textSchema() map[string]any {
+	return map[string]any{"type": []string{"string", "number", "boolean"}}
 }
 
 func isText(t reflect.Type) bool {
