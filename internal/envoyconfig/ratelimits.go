@@ -13,8 +13,8 @@ import (
 )
 
 // rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
-// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the domains
-// has rules.
+// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the
+// domains has rules.
 func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules
@@ -68,8 +68,8 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	return true
 }
 
-// status compares rate_limited_status of a filter with the status of each limit of its domain. Another one is a warning,
-// because limits of the domain may apply in ext_authz only.
+// status compares rate_limited_status of a filter with the status of each limit of its domain. Another one is a
+// warning, because limits of the domain may apply in ext_authz only.
 func (c *check) status(filter value) {
 	const usual = http.StatusTooManyRequests
 	field := filter.get("rate_limited_status").get("code")
@@ -90,7 +90,7 @@ func (c *check) status(filter value) {
 			}
 			c.Warn(cmp.Or(field, filter).Value,
 				fmt.Sprintf("Envoy answers a denial by `%s` with %d, but its status is %d", rule.Limits[i].Policy, status, wanted),
-				fmt.Sprintf("write `rate_limited_status: {code: %d}` in this filter, or change `status` or RESPONSE_STATUS", wanted),
+				fmt.Sprintf("write `rate_limited_status: {code: %d}` here, or change `status` or RESPONSE_STATUS", wanted),
 				"a filter has one status for all limits")
 			return
 		}
