@@ -35,6 +35,7 @@ With --envoy it also compares a configuration of Envoy with the rules. It report
   - domains and descriptors that match no rule, so that no limit applies.
   - costs (hits_addend) that Envoy ignores, and those that the rules charge for denied requests, too.
   - clusters of ext_authz and ratelimit that the file does not have.
+  - ratelimit filters whose rate_limited_status is not the status of each limit.
   - identity headers, such as x-auth-owner, that Envoy does not remove from requests before it chooses a route.
   - identity headers that allowed_upstream_headers of an http_service does not list.
   - routes that Envoy chooses by an identity header before ext_authz has set it.`,
@@ -62,7 +63,7 @@ With --envoy it also compares a configuration of Envoy with the rules. It report
 			return err
 		}
 		p.warn(s)
-		result := checkRules(paths, p.Stdin, service.RuleConfig(s), *envoy)
+		result := checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status, *envoy)
 		switch output.Word {
 		case "json":
 			err = command.PrintJSON(p.Stdout, result)
@@ -97,14 +98,15 @@ type checkedEnvoy struct {
 	problems rules.Problems
 }
 
-// checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy.
-func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
+// checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy. status is that of
+// denials by limits without their own (RESPONSE_STATUS).
+func checkRules(paths []string, stdin io.Reader, cfg file.Config, status int, configurations []string) *checked {
 	set, problems := file.Check(paths, stdin, cfg)
 	c := &checked{
 		Domains: len(set.Domains), Generation: set.Generation,
 		rules: problems, Problems: []command.ProblemJSON{},
 	}
-	limits := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+	limits := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: status})
 	for _, rule := range limits.All() {
 		c.Limits += len(rule.Limits)
 	}

@@ -73,7 +73,7 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 		}
 		cfg := service.RuleConfig(s)
 		cfg.MergeDomains, cfg.AllowEmpty = *merge, true
-		result := checkRules([]string{*dir}, p.Stdin, cfg, nil)
+		result := checkRules([]string{*dir}, p.Stdin, cfg, 0, nil)
 		result.print(p.Stdout, p.Stderr)
 		if !result.OK {
 			return command.ErrReported

@@ -2,7 +2,10 @@ package envoyconfig
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -33,6 +36,7 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	}
 	for _, filter := range filters {
 		domain(filter)
+		c.status(filter)
 	}
 	for _, table := range tables {
 		table.walk(func(v value) {
@@ -67,6 +71,35 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 		})
 	}
 	return true
+}
+
+// status compares rate_limited_status of a filter with the status of each limit of its domain. Another one is a
+// warning, because limits of the domain may apply in ext_authz only.
+func (c *check) status(filter value) {
+	const usual = http.StatusTooManyRequests
+	field := filter.get("rate_limited_status").get("code")
+	status, err := strconv.Atoi(field.Text())
+	for ; err != nil && field.exists() && strings.ReplaceAll(http.StatusText(status), " ", "") != field.Text(); status++ {
+		if status > 599 {
+			return // a name that is unknown here
+		}
+	}
+	if status < http.StatusBadRequest { // Envoy does the same
+		status = usual
+	}
+	for _, rule := range c.Limits.All() {
+		for i := range rule.Limits {
+			wanted := cmp.Or(rule.Limits[i].Status, usual)
+			if wanted == status || rule.Unlimited || rule.Node.Shadow || !filter.get("domain").hasText(rule.Domain) {
+				continue
+			}
+			c.Warn(cmp.Or(field, filter).Value,
+				fmt.Sprintf("Envoy answers a denial by `%s` with %d, but its status is %d", rule.Limits[i].Policy, status, wanted),
+				fmt.Sprintf("write `rate_limited_status: {code: %d}` here, or change `status` or RESPONSE_STATUS", wanted),
+				"a filter has one status for all limits")
+			return
+		}
+	}
 }
 
 // rateLimit checks the descriptor of one entry of `rate_limits`. One of the domains must have a rule for it, unless the

@@ -77,6 +77,7 @@ func RuleConfig(s *settings.Settings) file.Config {
 func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
 	return ratelimit.CheckOptions{
 		DefaultAlgorithm: s.Limits.DefaultAlgorithm, MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
+		Sent: s.Answers.ReplyHeaders().Sent(),
 	}
 }
 
@@ -100,7 +101,7 @@ type ruleSource struct {
 func newLive(s *settings.Settings) *rules.Live {
 	o := rules.Options{
 		Limits: ratelimit.RulesOptions{KeyPrefix: s.Limits.KeyPrefix, DefaultAlgorithm: s.Limits.DefaultAlgorithm,
-			DefaultPolicy: s.Limits.StoreErrorPolicy, MetricValues: s.Telemetry.MetricValues},
+			DefaultPolicy: s.Limits.StoreErrorPolicy, MetricValues: s.Telemetry.MetricValues, Status: s.Answers.Status},
 		Headers: s.Answers.ReplyHeaders(),
 	}
 	if s.Strict() {

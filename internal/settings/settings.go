@@ -117,6 +117,8 @@ type Answers struct {
 	LimitHeader     HeaderName `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header with the limit, in triple"`
 	RemainingHeader HeaderName `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header with the remaining hits, in triple"`
 	ResetHeader     HeaderName `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
+	Names           OtherNames `envconfig:"RESPONSE_HEADER_NAMES" example:"RateLimit:X-Quota,X-RateLimit-Limit:X-Quota-Limit" desc:"other names of headers of draft, x and spring: the usual name, a colon and the other name, several with commas (docs/headers.md)"`
+	Status          int        `envconfig:"RESPONSE_STATUS" default:"429" example:"403" desc:"HTTP status of a denial by a limit without a status of its own, 400 to 599; only ext_authz answers with it: for the rate limit filter, Envoy's rate_limited_status decides (docs/headers.md)"`
 	Body            string     `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
 	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
 }
@@ -251,7 +253,7 @@ func (a *Answers) ReplyHeaders() reply.Headers {
 	}
 	return reply.Headers{
 		Sets: sets, LimitName: string(a.LimitHeader), RemainingName: string(a.RemainingHeader),
-		ResetName: string(a.ResetHeader),
+		ResetName: string(a.ResetHeader), Renamed: a.Names,
 	}
 }
 

@@ -251,3 +251,45 @@ func TestNumbersAndWords(t *testing.T) {
 		t.Errorf("a word that is set to nothing: %v", err)
 	}
 }
+
+// TestNamesOfHeaders renames headers. No two headers of one answer have the same name, and no header frames a message.
+func TestNamesOfHeaders(t *testing.T) {
+	const pairs, same = "RESPONSE_HEADER_NAMES: want NAME:OTHER pairs",
+		"RESPONSE_HEADERS: the headers of an answer need different names that frame no message"
+	for _, c := range []struct {
+		environ, names, want string
+	}{
+		{"RESPONSE_HEADERS=x RESPONSE_HEADER_NAMES=X-RateLimit-Limit:X-Quota,x-ratelimit-reset:x-again",
+			"x-quota x-ratelimit-remaining x-again retry-after", ""},
+		{"RESPONSE_HEADERS=spring RESPONSE_HEADER_NAMES=X-RateLimit-Replenish-Rate:X-Rate",
+			"x-ratelimit-remaining x-rate x-ratelimit-burst-capacity x-ratelimit-requested-tokens retry-after", ""},
+		{"RESPONSE_HEADERS=off RESPONSE_HEADER_NAMES=RateLimit:X-Quota", "", ""},
+		{"RESPONSE_HEADERS=triple LIMIT_LIMIT_HEADER=X-Limit", "x-limit ratelimit-remaining ratelimit-reset retry-after", ""},
+		{"RESPONSE_HEADERS=draft,x RESPONSE_HEADER_NAMES=RateLimit:X-RateLimit-Limit", "", same},
+		{"RESPONSE_HEADERS=triple,x LIMIT_RESET_HEADER=X-RateLimit-Reset", "", same},
+		{"RESPONSE_HEADERS=draft LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_RESET_HEADER=Retry-After", "", same},
+		{"RESPONSE_HEADERS=triple LIMIT_RESET_HEADER=Content-Length", "", same},
+		{"RESPONSE_HEADER_NAMES=RateLimit:Transfer-Encoding", "", same},
+		{"RESPONSE_HEADER_NAMES=RateLimit::status", "", same},
+		{"RESPONSE_HEADER_NAMES=RateLimit:", "", same},
+		{"RESPONSE_HEADER_NAMES=RateLimit:X-A,RateLimit:X-B", "", pairs},
+		{"RESPONSE_HEADER_NAMES=RateLimit-Limit:X-A", "", pairs},
+		{"RESPONSE_STATUS=200", "", "RESPONSE_STATUS: want a status from 400 to 599"},
+		{"RESPONSE_STATUS=600", "", "RESPONSE_STATUS: want a status from 400 to 599"},
+	} {
+		env := environment{}
+		for pair := range strings.FieldsSeq(c.environ) {
+			name, value, _ := strings.Cut(pair, "=")
+			env[name] = value
+		}
+		s, err := readWith(t, env)
+		switch {
+		case err != nil && (c.want == "" || !strings.HasPrefix(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", c.environ, err, c.want)
+		case err == nil && c.want != "":
+			t.Errorf("%s: got no error, want %q", c.environ, c.want)
+		case err == nil && strings.Join(s.Answers.ReplyHeaders().Sent(), " ") != c.names:
+			t.Errorf("%s: got %q, want %q", c.environ, s.Answers.ReplyHeaders().Sent(), c.names)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
@@ -62,6 +63,11 @@ func (s *Settings) checkTogether(e environment) []Finding {
 			"want host:port, such as envoy-gateway:18001"}},
 		{(s.XDS.Cert == "") != (s.XDS.Key == ""), Finding{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT",
 			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none"}},
+		{s.Answers.Status < 400 || s.Answers.Status > 599, Finding{"RESPONSE_STATUS",
+			"want a status from 400 to 599, such as 403"}},
+		{s.Answers.misnamed(), Finding{"RESPONSE_HEADERS",
+			"the headers of an answer need different names that frame no message and mean nothing else: " +
+				"change RESPONSE_HEADER_NAMES, or LIMIT_LIMIT_HEADER and its like, or send fewer sets"}},
 		{s.Process.DrainDelay < 0 || s.Process.DrainTimeout < 0, Finding{"DRAIN_DELAY",
 			"DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"}},
 	})
@@ -69,6 +75,14 @@ func (s *Settings) checkTogether(e environment) []Finding {
 		mistakes = append(mistakes, Finding{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", err.Error()})
 	}
 	return append(mistakes, s.readMogrifiers(e)...)
+}
+
+// misnamed reports whether two headers of one answer have the same name, or one has a name that it cannot have.
+func (a *Answers) misnamed() bool {
+	sent := a.ReplyHeaders().Sent()
+	slices.Sort(sent)
+	return len(slices.Compact(sent)) < len(sent) ||
+		slices.ContainsFunc(sent, func(name string) bool { return httpheader.Misnamed(name) != "" })
 }
 
 // contradictions returns the settings that have no effect because of others, so that the operator has probably meant

@@ -74,6 +74,25 @@ func (h *HeaderSets) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// OtherNames are other names of headers, by their usual names. All are in lower case.
+type OtherNames map[string]string
+
+// UnmarshalText accepts pairs of names with a colon, separated by commas.
+func (h *OtherNames) UnmarshalText(text []byte) error {
+	names, err := ParseHeaders(strings.ToLower(string(text)))
+	*h = names
+	for usual := range names {
+		if !slices.Contains(reply.Renamable(), usual) {
+			err = wanted("an unknown name")
+		}
+	}
+	if err != nil {
+		return wanted("want NAME:OTHER pairs with commas, such as RateLimit:X-Quota; NAME is one of " +
+			strings.Join(reply.Renamable(), ", ") + "; LIMIT_LIMIT_HEADER and its like name the headers of triple")
+	}
+	return nil
+}
+
 // HeaderName is the name of a header.
 type HeaderName string
 

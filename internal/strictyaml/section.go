@@ -127,18 +127,25 @@ func (k *key) formOf(t reflect.Type) form {
 	case t == reflect.TypeFor[time.Duration]():
 		const pattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 		return form{readDuration, map[string]any{"type": "string", "pattern": pattern}, "duration"}
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
+		texts := form{k.readTexts, map[string]any{"type": "object", "minProperties": 1, "additionalProperties": textSchema()},
+			"map of texts"}
+		if words := wordsOf(t); words != nil {
+			texts.schema = map[string]any{"anyOf": []any{texts.schema, map[string]any{"enum": words}}}
+			texts.name += ", or " + suggest.OneOf(words)
+		}
+		return texts
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
 		read := readText(words)
 		if words != nil {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
-		text := map[string]any{"type": []string{"string", "number", "boolean"}} // 5 and true are texts
 		if _, takesLists := reflect.New(t).Interface().(listUnmarshaler); takesLists {
-			list := map[string]any{"type": "array", "items": text, "minItems": 1}
-			return form{k.readTextOrList, map[string]any{"anyOf": []any{text, list}}, "text or list"}
+			list := map[string]any{"type": "array", "items": textSchema(), "minItems": 1}
+			return form{k.readTextOrList, map[string]any{"anyOf": []any{textSchema(), list}}, "text or list"}
 		}
-		return form{read, text, "text"}
+		return form{read, textSchema(), "text"}
 	case t.Kind() == reflect.Bool:
 		return form{readBool, map[string]any{"type": "boolean"}, "`true` or `false`"}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
@@ -167,6 +174,11 @@ func (k *key) formOf(t reflect.Type) form {
 		return form{k.readMap, map[string]any{"type": "object"}, "map"}
 	}
 	panic(fmt.Sprintf("strictyaml: cannot read %s into a %s", k.name, k.typ))
+}
+
+// textSchema is the JSON Schema of a text. 5 and true are texts, too.
+func textSchema() map[string]any {
+	return map[string]any{"type": []string{"string", "number", "boolean"}}
 }
 
 func isText(t reflect.Type) bool {

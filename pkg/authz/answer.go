@@ -103,7 +103,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 func (p *Pending) finish(cfg *Config) {
 	d := &p.Decision
 	if d.Limits != nil && d.Verdict != Undecided {
-		cfg.Headers.Add(&p.limits, d.Limits)
+		cfg.Headers.Add(&p.limits, d.Limits, p.policy.limitHeaders)
 		d.ToClient = append(d.ToClient, p.limits.Headers...)
 	}
 	if d.Verdict != Allowed && cfg.ProblemBody {

@@ -263,19 +263,19 @@ func (d *Decision) limit(res *ratelimit.Result) {
 	case res.Allowed:
 		d.Delay = res.Delay
 	default:
-		d.refuse(reply.ReasonOverLimit)
+		d.refuseWith(reply.ReasonOverLimit, res.DeniedStatus(), "")
 	}
 }
 
-// limitRefused answers a request that was refused for its credential: with 429 if it exceeds a limit of Policy.Refused,
-// else as before. If the limiter cannot decide, the request stays refused: Envoy with failure_mode_allow could let an
-// undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock out other clients at the same
-// address.
+// limitRefused answers a request that was refused for its credential: with the status of the limit of Policy.Refused
+// that it exceeds, else as before. If the limiter cannot decide, the request stays refused: Envoy with
+// failure_mode_allow could let an undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock
+// out other clients at the same address.
 func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 	if res.Err != nil || res.Allowed || res.Decider == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
 	d.Limits, d.ToClient = res, d.ToClient[:0] // without the challenge, which invites another try
-	d.refuse(reply.ReasonRefusedTooOften)
+	d.refuseWith(reply.ReasonRefusedTooOften, res.DeniedStatus(), "")
 	return FailureLimited
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// CheckDomain warns of limits of the policy without a rule in its domain: they limit nothing.
-func (p *Policy) CheckDomain(domain *ratelimit.Domain) []ratelimit.Mistake {
+// CheckDomain warns of limits of the policy without a rule in its domain: they limit nothing. It reports headers of one
+// answer with the same name. sent are the names of those that RESPONSE_HEADERS sends.
+func (p *Policy) CheckDomain(domain *ratelimit.Domain, sent []string) []ratelimit.Mistake {
 	c := &checker{Policy: p}
 	for _, list := range []struct {
 		key    string
@@ -22,7 +23,35 @@ func (p *Policy) CheckDomain(domain *ratelimit.Domain) []ratelimit.Mistake {
 			c.checkLeads(ratelimit.Element(list.key, i), &list.limits[i], domain)
 		}
 	}
+	c.checkLimitHeaders(ownHeaders(domain.Descriptors, sent), sent)
 	return c.All()
+}
+
+// checkLimitHeaders reports identity headers that are also headers for the client, because an answer over HTTP has
+// both. toClient are the names of those of RESPONSE_HEADERS, which are sent, and of all limits.
+func (c *checker) checkLimitHeaders(toClient, sent []string) {
+	identity := c.Headers.Names()
+	ratelimit.Headers(c.LimitHeaders).Check(&c.Mistakes, "limit_headers", slices.Concat(sent, identity[:]))
+	for i, name := range identity {
+		if name != "" && slices.Contains(toClient, name) {
+			c.At("headers."+identityHeaderKeys[i]).Fail(
+				suggest.Quoted(name)+" is an identity header and a header for the client",
+				"an answer over HTTP has both: choose another name for one of them")
+		}
+	}
+}
+
+// ownHeaders appends the names of own headers of limits.
+func ownHeaders(nodes []ratelimit.Node, names []string) []string {
+	for i := range nodes {
+		for _, l := range nodes[i].AllLimits() {
+			for name := range l.Headers {
+				names = append(names, strings.ToLower(name))
+			}
+		}
+		names = ownHeaders(nodes[i].Descriptors, names)
+	}
+	return names
 }
 
 // checkLeads follows the entries of one limit through the rules of a domain, if all entries are known.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -118,10 +119,11 @@ type policy struct {
 	absent, invalid, invalidToken int
 	access                        []accessRule
 	limits, refused               []descriptorMaker
-	headers                       [4]string // IdentityHeaders.Names
+	headers                       [4]string             // IdentityHeaders.Names
+	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
 	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
 	// is set or kept, is removed, too.
-	strip      reply.Names
+	strip      httpheader.Names
 	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
@@ -147,7 +149,7 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 		anonymous: p.passes(), preflight: bool(p.Preflight), unsafePaths: bool(p.UnsafePaths),
 		absent: p.Absent.Status, invalid: p.Invalid.Status, invalidToken: p.Invalid.TokenStatus,
 		limits: compileLimits(p.Limits), refused: compileLimits(p.Refused),
-		headers: p.Headers.Names(),
+		headers: p.Headers.Names(), limitHeaders: ratelimit.Headers(p.LimitHeaders).Compile(),
 	}
 	for i := range p.Credentials {
 		c.credentials = append(c.credentials, p.Credentials[i].compile())
@@ -187,7 +189,7 @@ func (p *policy) compileNames(keep []string, headers reply.Headers) {
 			p.cookies = append(p.cookies, at.Name)
 		}
 	}
-	p.strip = reply.NewNames(remove)
+	p.strip = httpheader.NewNames(remove)
 	p.lookalikes = newLookalikes(slices.Concat(remove, keep, p.headers[:]))
 }
 

@@ -19,9 +19,11 @@ type Policy struct {
 	UnsafePaths Permission       `yaml:"unsafe_paths" doc:"Whether a request passes if the upstream may read its path differently. If not, it gets 400." default:"deny" example:"allow"`
 	Access      []Access         `yaml:"access" doc:"The access rules. The first one that matches decides. Without a match, a request needs a credential." example:"[{path: {prefix: /public/}, require: open}]"`
 	Limits      []RateLimit      `yaml:"limits" doc:"What an allowed request counts against. Each element makes a descriptor for the rules in descriptors." example:"[{actions: [{credential: {field: owner}}]}]"`
-	Refused     []RateLimit      `yaml:"refused" doc:"The same for a request that lacks a valid credential. Over such a limit it gets 429, else 401 or 403." example:"[{actions: [{remote_address: {key: refused_address}}]}]"`
+	Refused     []RateLimit      `yaml:"refused" doc:"The same for a request that lacks a valid credential. Over such a limit it gets 429 or the status of that limit, else 401 or 403." example:"[{actions: [{remote_address: {key: refused_address}}]}]"`
 	Headers     *IdentityHeaders `yaml:"headers" doc:"The request headers that tell the upstream who the client is." example:"{owner: x-auth-owner}"`
 	KeepHeaders []string         `yaml:"keep_headers" min:"1" doc:"Headers to keep, although applications may read another path, host or method from them." example:"[x-forwarded-host]"`
+
+	LimitHeaders map[string]string `yaml:"limit_headers" doc:"Own headers of answers, by name, for the tightest limit of a request." example:"{X-Quota: \"{used}/{limit}\"}"`
 	// Position is where the section is, "file:line".
 	Position string `yaml:",position"`
 }

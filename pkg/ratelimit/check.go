@@ -21,6 +21,8 @@ type CheckOptions struct {
 	MergeDomains bool
 	// Strict is Config.Strict.
 	Strict bool
+	// Sent are the names of the headers of RESPONSE_HEADERS that answers have, in lower case.
+	Sent []string
 }
 
 // Check returns the mistakes in domains, each domain by itself and all together. The mistakes of a domain have its
@@ -30,7 +32,7 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, strict: o.Strict, rules: &domainRules{
+		c := &checker{standard: o.DefaultAlgorithm, strict: o.Strict, sent: o.Sent, rules: &domainRules{
 			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
 		}}
 		checkers[i] = c
@@ -74,6 +76,7 @@ type checker struct {
 	Mistakes
 	standard  bucket.Algorithm
 	strict    bool
+	sent      []string // CheckOptions.Sent
 	rules     *domainRules
 	replacing []replacing
 }

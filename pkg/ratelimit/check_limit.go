@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +38,8 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	c.checkOwnReplaces(l, at)
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
 	c.checkProblem(l.Problem, at+".problem")
+	c.checkStatus(l.Status, at+".status")
+	l.Headers.Check(&c.Mistakes, at+".headers", c.sent)
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
 	c.checkAtLeast(l.Burst, 1, at+".burst")
 	if l.Requests != nil {
@@ -264,11 +265,6 @@ func requests(n int64) string {
 	return fmt.Sprintf("%d requests", n)
 }
 
-// placeholders are the placeholders of a template: see ProblemDetail.
-var placeholders = []string{"retry_after", "limit", "window", "policy"}
-
-var placeholder = regexp.MustCompile(`\{(\w*)\}`)
-
 // checkProblem reports an empty template, and one with unknown placeholders.
 func (c *checker) checkProblem(p *ProblemDetail, at string) {
 	if p == nil {
@@ -282,15 +278,7 @@ func (c *checker) checkProblem(p *ProblemDetail, at string) {
 			"want one as RFC 9457 has it, such as https://shop.example/problems/too-many")
 	}
 	for _, text := range []struct{ name, said string }{{"title", p.Title}, {"detail", p.Detail}} {
-		for _, found := range placeholder.FindAllStringSubmatch(text.said, -1) {
-			if slices.Contains(placeholders, found[1]) {
-				continue
-			}
-			hints := []string{"want {retry_after}, {limit}, {window} or {policy}"}
-			if meant := suggest.Closest(found[1], placeholders); meant != "" {
-				hints = append([]string{"did you mean `{" + meant + "}`?"}, hints...)
-			}
-			c.At(at+"."+text.name).Fail("there is nothing to put in place of "+suggest.Quoted(found[0]), hints...)
-		}
+		checkPlaceholders(c.At(at+"."+text.name), text.said, []string{"retry_after", "limit", "window", "policy"},
+			"want {retry_after}, {limit}, {window} or {policy}")
 	}
 }

@@ -37,6 +37,8 @@ type Limit struct {
 	// Shadow is for an element of limits. Check refuses it in rate_limit, where envoyproxy/ratelimit ignores it.
 	Shadow  bool           `yaml:"shadow_mode" doc:"In limits: decides and counts, but never denies." default:"false"`
 	Problem *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
+	Status  int            `yaml:"status" min:"400" max:"599" doc:"The HTTP status of a denial by ext_authz." default:"RESPONSE_STATUS" example:"403"`
+	Headers Headers        `yaml:"headers" doc:"Own headers of answers, by name; or off, which hides the limit from clients." example:"{X-Quota: \"{used}/{limit}\"}"`
 	// Position is the position of the limit, "file:line", for messages.
 	Position string `yaml:",position"`
 }

@@ -204,7 +204,7 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 	}
 	limit := &RuleLimit{
 		Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,
-		Policy: "override", hashTag: -1,
+		Policy: "override", Status: r.options.Status, hashTag: -1,
 	}
 	limit.PolicyItem = limit.policyItem()
 	limit.identity, limit.rule = string(requestLimitIdentity(domain, l)), hashOf(requestLimitsOf(domain))

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"cmp"
 	"math"
+	"net/http"
 	"slices"
 
 	"github.com/extauthz/extauthz/internal/texts"
@@ -69,6 +70,8 @@ type Status struct {
 	// Binding is the applied limit that denies longest or leaves least; nil if none applied. It is a limit in shadow only
 	// if no other applied.
 	Binding *Applied
+	// Shown is the same of those that a client may see (RuleLimit.Hidden); never a limit in shadow beside others.
+	Shown *Applied
 	// ShadowDenied is a limit in shadow beside Binding that would have denied, nil for none.
 	ShadowDenied *Applied
 }
@@ -98,6 +101,24 @@ func (res *Result) Tightest() *Status {
 		}
 	}
 	return tightest
+}
+
+// DeniedBy returns the limit that denies longest, nil if none denies.
+func (res *Result) DeniedBy() (by *Applied) {
+	for i := range res.Limits {
+		if a := &res.Limits[i]; a.Denied() && (by == nil || Compare(a, by) < 0) {
+			by = a
+		}
+	}
+	return by
+}
+
+// DeniedStatus returns the HTTP status of a denial: that of the limit that denies longest.
+func (res *Result) DeniedStatus() int {
+	if by := res.DeniedBy(); by != nil && by.Limit.Status != 0 {
+		return by.Limit.Status
+	}
+	return http.StatusTooManyRequests
 }
 
 // DecidedBy names the source of the decision. It is empty if no limit applied or res is nil.
@@ -189,6 +210,9 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 		applied, s := &res.Limits[i], &res.Statuses[p.limits[i].descriptor]
 		if s.Binding == nil || Compare(applied, s.Binding) < 0 {
 			s.Binding = applied
+		}
+		if !applied.Limit.Hidden && !applied.Limit.beside && (s.Shown == nil || Compare(applied, s.Shown) < 0) {
+			s.Shown = applied
 		}
 	}
 	for i := range p.limits {

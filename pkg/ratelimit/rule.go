@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,6 +69,11 @@ type RuleLimit struct {
 	Lease uint64
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *ProblemDetail
+	// Status is the HTTP status of a denial by this limit. 0 means 429.
+	Status int
+	// Headers are own headers of answers. Hidden means that clients do not see the limit: no header and no body names it.
+	Headers []OwnHeader
+	Hidden  bool
 	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
 	// on when rules are loaded again.
 	Counters *Counters
@@ -123,6 +129,7 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 	compiled := RuleLimit{
 		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, replaceable: l.Name,
 		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && inForce > 0 && !rule.Node.Shadow,
+		Status: cmp.Or(l.Status, r.options.Status), Headers: l.Headers.Compile(), Hidden: l.Headers.Off(),
 	}
 	for _, other := range l.Replaces {
 		if !compiled.beside {

@@ -33,6 +33,9 @@ type RulesOptions struct {
 	DefaultAlgorithm bucket.Algorithm
 	// DefaultPolicy is the store error policy of limits that name none, and of requests' limits. Default: Local.
 	DefaultPolicy StoreErrorPolicy
+	// Status is the HTTP status of denials by limits that name none, and by requests' limits. Default: 0, which means
+	// 429.
+	Status int
 	// Wildcards selects the wildcard that wins if several match.
 	Wildcards descriptors.WildcardOrder
 	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default:

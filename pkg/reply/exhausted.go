@@ -22,9 +22,9 @@ type Exhausted struct {
 type Violation struct{ Policy, Limit string }
 
 // Exhausted returns what a gRPC client reads in place of the body of a refusal with this status, nil for the gRPC
-// status that Envoy makes of any other status.
+// status that Envoy makes of any other status. A limit denies with RESOURCE_EXHAUSTED, whatever its status.
 func (r Reason) Exhausted(status int, limits *ratelimit.Result) *Exhausted {
-	if status != http.StatusTooManyRequests {
+	if status != http.StatusTooManyRequests && r.Status() != http.StatusTooManyRequests {
 		return nil
 	}
 	e := &Exhausted{Message: r.Sentence(limits), Limited: limits != nil}
@@ -33,7 +33,7 @@ func (r Reason) Exhausted(status int, limits *ratelimit.Result) *Exhausted {
 	}
 	e.RetryAfter = limits.RetryAfter
 	for i := range limits.Limits {
-		if l := &limits.Limits[i]; l.Denied() {
+		if l := &limits.Limits[i]; l.Denied() && !l.Limit.Hidden {
 			window := strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10)
 			e.Violations = append(e.Violations, Violation{
 				Policy: l.Limit.Policy, Limit: strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s",

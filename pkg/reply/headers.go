@@ -2,6 +2,7 @@ package reply
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,49 +38,88 @@ type Headers struct {
 	Sets []Set
 	// LimitName, RemainingName and ResetName are the names of Triple.
 	LimitName, RemainingName, ResetName string
+	// Renamed has other names of the headers of Draft, X and Spring, by their usual names. All are in lower case.
+	Renamed map[string]string
+}
+
+// usualNames are the names of the headers of the sets, except for Triple.
+var usualNames = map[Set][]string{
+	Draft: {"ratelimit", "ratelimit-policy"},
+	X:     {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+	Spring: {"x-ratelimit-remaining", "x-ratelimit-replenish-rate", "x-ratelimit-burst-capacity",
+		"x-ratelimit-requested-tokens"},
+}
+
+// Renamable returns the names that Renamed can replace, sorted.
+func Renamable() []string {
+	all := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(usualNames))...)))
+	return slices.Compact(all)
+}
+
+// name returns the name of a header of Draft, X or Spring.
+func (h *Headers) name(usual string) string {
+	if renamed, ok := h.Renamed[usual]; ok {
+		return renamed
+	}
+	return usual
 }
 
 // Names returns the names of the headers that can be sent, in lower case, without Retry-After.
 func (h Headers) Names() []string {
 	var names []string
 	for _, set := range h.Sets {
-		switch set {
-		case Draft:
-			names = append(names, "ratelimit", "ratelimit-policy")
-		case Triple:
+		if set == Triple {
 			names = append(names, strings.ToLower(h.LimitName), strings.ToLower(h.RemainingName), strings.ToLower(h.ResetName))
-		case X:
-			names = append(names, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
-		case Spring:
-			names = append(names, "x-ratelimit-remaining", "x-ratelimit-replenish-rate", "x-ratelimit-burst-capacity",
-				"x-ratelimit-requested-tokens")
+		}
+		for _, usual := range usualNames[set] {
+			names = append(names, h.name(usual))
 		}
 	}
 	return names
 }
 
-// Add adds the headers for a result to a list. It leaves out rules in shadow mode. Names are in lower case, except for
-// those that Headers has.
-func (h Headers) Add(l *List, res *ratelimit.Result) {
+// Sent returns the names of all headers that an answer can have, in lower case.
+func (h Headers) Sent() []string {
 	if len(h.Sets) == 0 {
-		return
+		return nil
 	}
+	return append(h.Names(), retryAfterName)
+}
+
+// Add adds the headers for a result to a list, then own headers: those of its limits, and those of a policy for the
+// tightest limit. It leaves out rules in shadow mode and hidden limits. Names are in lower case, except for those of
+// Triple.
+func (h Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeader) {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)
+	if len(h.Sets) > 0 {
+		h.addSets(l, res, shown)
+	}
+	for _, a := range shown {
+		l.addOwn(a.Limit.Headers, res, a)
+	}
+	if len(shown) > 0 {
+		l.addOwn(policy, res, shown[0])
+	}
+}
+
+// addSets adds the headers of all sets, and Retry-After.
+func (h Headers) addSets(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
 	for _, set := range h.Sets {
 		switch {
 		case len(shown) == 0:
 		case set == Draft:
-			l.addDraft(shown)
+			l.addDraft(&h, shown)
 		case set == Triple:
 			h.AddTriple(l, shown[0], shown[0].Wait())
 		case set == X:
 			x := Headers{
-				LimitName: "x-ratelimit-limit", RemainingName: "x-ratelimit-remaining", ResetName: "x-ratelimit-reset",
+				LimitName: h.name("x-ratelimit-limit"), RemainingName: h.name("x-ratelimit-remaining"),
+				ResetName: h.name("x-ratelimit-reset"),
 			}
 			x.AddTriple(l, shown[0], shown[0].Wait())
 		case set == Spring:
-			l.addSpring(shown[0])
+			l.addSpring(&h, res, shown[0])
 		}
 	}
 	h.addRetryAfter(l, res, shown)

@@ -43,7 +43,7 @@ const usualLimits = 16
 // appendShown appends the limits that a client sees, the tightest first.
 func appendShown(list []*ratelimit.Applied, res *ratelimit.Result) []*ratelimit.Applied {
 	for i := range res.Limits {
-		if !res.Limits[i].Shadow {
+		if a := &res.Limits[i]; !a.Shadow && !a.Limit.Hidden {
 			list = append(list, &res.Limits[i])
 		}
 	}
@@ -54,7 +54,7 @@ func appendShown(list []*ratelimit.Applied, res *ratelimit.Result) []*ratelimit.
 }
 
 // addDraft adds one item for each policy. If a policy has several buckets, the item is for the tightest one.
-func (l *List) addDraft(shown []*ratelimit.Applied) {
+func (l *List) addDraft(h *Headers, shown []*ratelimit.Applied) {
 	length := len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
@@ -66,7 +66,7 @@ func (l *List) addDraft(shown []*ratelimit.Applied) {
 			}
 		}
 	}
-	l.add("ratelimit", length)
+	l.add(h.name("ratelimit"), length)
 	length = len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
@@ -74,7 +74,7 @@ func (l *List) addDraft(shown []*ratelimit.Applied) {
 			l.values = append(l.values, a.Limit.PolicyItem...)
 		}
 	}
-	l.add("ratelimit-policy", length)
+	l.add(h.name("ratelimit-policy"), length)
 }
 
 // first reports whether no limit before the one at i has its policy.
@@ -94,12 +94,33 @@ func (l *List) separate(i int) {
 	}
 }
 
-func (l *List) addSpring(a *ratelimit.Applied) {
-	perSecond := ratelimit.Seconds(a.Limit.Requests * 1_000_000 / max(1, a.Limit.Window/1_000_000))
-	l.addNumber("x-ratelimit-remaining", a.Decision.Remaining)
-	l.addNumber("x-ratelimit-replenish-rate", perSecond)
-	l.addNumber("x-ratelimit-burst-capacity", a.Limit.Capacity())
-	l.addNumber("x-ratelimit-requested-tokens", int64(a.Cost))
+// addSpring adds the headers of Spring Cloud Gateway. As there, -1 remain if a store error let the request pass. Its
+// rates are whole numbers a second, so a limit with another rate has no header of it.
+func (l *List) addSpring(h *Headers, res *ratelimit.Result, a *ratelimit.Applied) {
+	remaining, seconds := a.Decision.Remaining, max(1, a.Limit.Window/1_000_000)
+	if res.Decider == ratelimit.FromPolicyAllow {
+		remaining = -1
+	}
+	l.addNumber(h.name("x-ratelimit-remaining"), remaining)
+	if a.Limit.Requests%seconds == 0 {
+		l.addNumber(h.name("x-ratelimit-replenish-rate"), a.Limit.Requests/seconds)
+	}
+	l.addNumber(h.name("x-ratelimit-burst-capacity"), a.Limit.Capacity())
+	l.addNumber(h.name("x-ratelimit-requested-tokens"), int64(a.Cost))
+}
+
+// addOwn adds own headers for a limit. Of two with one name, the first stays.
+func (l *List) addOwn(own []ratelimit.OwnHeader, res *ratelimit.Result, a *ratelimit.Applied) {
+	for i := range own {
+		o := &own[i]
+		named := func(h Header) bool { return h.Name == o.Name }
+		if o.Ends && (res.Allowed || res.RetryAfter == bucket.Never) || slices.ContainsFunc(l.Headers, named) {
+			continue
+		}
+		length := len(l.values)
+		l.values = appendFilled(l.values, o.Template, res, a, a.Limit.Capacity())
+		l.add(o.Name, length)
+	}
 }
 
 // addRetryAfter adds Retry-After to a denial that ends: whole seconds, at least 1 and the t of the draft.
@@ -108,7 +129,7 @@ func (h Headers) addRetryAfter(l *List, res *ratelimit.Result, shown []*ratelimi
 		return
 	}
 	seconds := retryAfter(res)
-	if len(shown) > 0 && slices.Contains(h.Sets, Draft) {
+	if len(shown) > 0 && shown[0].Denied() && slices.Contains(h.Sets, Draft) { // a hidden limit may deny
 		seconds = max(seconds, ratelimit.Seconds(shown[0].Decision.NextIn))
 	}
 	l.addNumber(retryAfterName, seconds)

@@ -2,7 +2,6 @@ package reply
 
 import (
 	"cmp"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -27,12 +26,13 @@ func AppendProblem(b []byte, res *ratelimit.Result) []byte {
 	kind, title := quotaExceeded, "Too Many Requests"
 	if res.Decider == ratelimit.FromPolicyDeny {
 		kind = reducedCapacity
-	} else if template := templateOf(shown); template != nil {
-		kind, title = cmp.Or(template.Type, kind), cmp.Or(fill(template.Title, res, shown[0].Limit), title)
+	} else if by := res.DeniedBy(); by != nil && by.Limit.Problem != nil {
+		kind = cmp.Or(by.Limit.Problem.Type, kind)
+		title = cmp.Or(string(appendFilled(nil, by.Limit.Problem.Title, res, by, by.Limit.Requests)), title)
 	}
-	b = appendMembers(b, kind, title, http.StatusTooManyRequests)
+	b = appendMembers(b, kind, title, res.DeniedStatus())
 	begun := len(b)
-	b = append(escape(appendDetail(b, res, shown), begun), '"')
+	b = append(escape(appendDetail(b, res), begun), '"')
 	b = appendPolicies(b, shown)
 	if res.RetryAfter != bucket.Never {
 		b = strconv.AppendInt(append(b, `,"retry-after":`...), retryAfter(res), 10)
@@ -55,13 +55,13 @@ func appendPolicies(b []byte, shown []*ratelimit.Applied) []byte {
 	return b
 }
 
-// appendDetail appends one sentence that explains the denial. shown is from appendShown.
-func appendDetail(b []byte, res *ratelimit.Result, shown []*ratelimit.Applied) []byte {
+// appendDetail appends one sentence that explains the denial.
+func appendDetail(b []byte, res *ratelimit.Result) []byte {
 	if res.Decider == ratelimit.FromPolicyDeny {
 		return appendWait(append(b, "Rate limits cannot be decided at the moment."...), res)
 	}
-	if template := templateOf(shown); template != nil && template.Detail != "" {
-		return append(b, fill(template.Detail, res, shown[0].Limit)...)
+	if by := res.DeniedBy(); by != nil && by.Limit.Problem != nil && by.Limit.Problem.Detail != "" {
+		return appendFilled(b, by.Limit.Problem.Detail, res, by, by.Limit.Requests)
 	}
 	if res.RetryAfter == bucket.Never {
 		return append(b, "This request costs more than its limit can ever allow."...)
@@ -69,22 +69,38 @@ func appendDetail(b []byte, res *ratelimit.Result, shown []*ratelimit.Applied) [
 	return appendWait(append(b, "The rate limit is exceeded."...), res)
 }
 
-// templateOf returns the own text of the limit that denies longest, nil if it has none.
-func templateOf(shown []*ratelimit.Applied) *ratelimit.ProblemDetail {
-	if len(shown) > 0 && shown[0].Denied() {
-		return shown[0].Limit.Problem
+// appendFilled appends a template with its placeholders replaced: see ratelimit.Headers and ratelimit.ProblemDetail,
+// which differ in what {limit} is.
+func appendFilled(b []byte, template string, res *ratelimit.Result, a *ratelimit.Applied, limit int64) []byte {
+	for {
+		before, after, found := strings.Cut(template, "{")
+		b = append(b, before...)
+		if !found {
+			return b
+		}
+		var name string
+		name, template, _ = strings.Cut(after, "}")
+		switch {
+		case name == "used":
+			b = strconv.AppendInt(b, max(0, limit-a.Decision.Remaining), 10)
+		case name == "limit":
+			b = strconv.AppendInt(b, limit, 10)
+		case name == "remaining":
+			b = strconv.AppendInt(b, a.Decision.Remaining, 10)
+		case name == "reset":
+			b = strconv.AppendInt(b, a.Wait(), 10)
+		case name == "window":
+			b = strconv.AppendInt(b, ratelimit.Seconds(a.Limit.Window), 10)
+		case name == "name" || name == "policy":
+			b = append(b, a.Limit.Policy...)
+		case name == "retry_after" && res.RetryAfter == bucket.Never:
+			b = append(b, "never"...)
+		case name == "retry_after":
+			b = strconv.AppendInt(b, retryAfter(res), 10)
+		default:
+			b, template = append(b, '{'), after
+		}
 	}
-	return nil
-}
-
-// fill replaces the placeholders of a template: see ratelimit.ProblemDetail.
-func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string {
-	wait := "never"
-	if res.RetryAfter != bucket.Never {
-		wait = strconv.FormatInt(retryAfter(res), 10)
-	}
-	return strings.NewReplacer("{retry_after}", wait, "{limit}", strconv.FormatInt(l.Requests, 10),
-		"{window}", strconv.FormatInt(ratelimit.Seconds(l.Window), 10), "{policy}", l.Policy).Replace(template)
 }
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }

@@ -36,7 +36,8 @@ func fill(v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0))
 	case v.Kind() == reflect.Map:
-		v.Set(reflect.ValueOf(map[string]any{"x": secret}))
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("x"), reflect.ValueOf(secret))
 	case v.Kind() == reflect.String:
 		v.SetString("x")
 	case v.Kind() == reflect.Bool:

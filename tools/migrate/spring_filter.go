@@ -35,7 +35,7 @@ func (s *spring) properties() {
 	for _, name := range []string{"remaining", "replenishrate", "burstcapacity", "requestedtokens"} {
 		if v := s.property("redisratelimiter", name+"header"); !v.IsAbsent() {
 			s.renamed = true
-			s.Warn(v, "the name of this header cannot be set", "RESPONSE_HEADERS=spring sends the names of Spring's defaults")
+			s.Warn(v, "this header has the name of Spring's default here", "RESPONSE_HEADER_NAMES names it: docs/headers.md")
 		}
 	}
 	s.empty = s.emptyKey(emptyKey{status: http.StatusForbidden},
@@ -180,7 +180,7 @@ func (s *spring) answers(args *strictyaml.Value) (empty emptyKey, denied int) {
 		if code, ok := refusalStatus(v.Text()); ok {
 			denied = code
 		}
-		s.Warn(v, "a denial has status 429 here", "`rate_limited_status` of Envoy's rate limit filter sets another one")
+		s.Warn(v, "a denial has status 429 here", "`status` in its `rate_limit` sets another one: docs/headers.md")
 	}
 	return s.emptyKey(s.empty, find(args, "denyemptykey"), find(args, "emptykeystatus")), denied
 }

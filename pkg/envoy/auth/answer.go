@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -81,7 +82,7 @@ func reason(d *authz.Decision) reply.Reason {
 // several headers on a response of the upstream, but all on its own responses.
 func (a *Answer) addToClient(headers ...reply.Header) {
 	for _, h := range headers {
-		name, nameOK := reply.Sendable(h.Name)
+		name, nameOK := httpheader.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
 			a.Dropped++
@@ -99,14 +100,14 @@ func (a *Answer) addToClient(headers ...reply.Header) {
 // accept the client's header instead.
 func (a *Answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	for _, name := range d.Remove {
-		if name, ok := reply.Sendable(name); ok {
+		if name, ok := httpheader.Sendable(name); ok {
 			a.more = append(a.more, name)
 		} else {
 			a.Dropped++
 		}
 	}
 	for _, h := range d.ToUpstream {
-		name, nameOK := reply.Sendable(h.Name)
+		name, nameOK := httpheader.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
 			a.Dropped++

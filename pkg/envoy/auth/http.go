@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // HTTPPath is the path_prefix of Envoy's http_service.
@@ -88,7 +88,7 @@ func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 		h.Set(one.Name, one.Value)
 	}
 	if len(a.remove) > 0 {
-		h.Set(reply.HeadersToRemove, strings.Join(a.remove, ","))
+		h.Set(httpheader.HeadersToRemove, strings.Join(a.remove, ","))
 	}
 	for _, f := range facts(a.decision) {
 		if value, ok := sendableValue(f.value); ok && value != "" {

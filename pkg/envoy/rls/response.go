@@ -67,12 +67,18 @@ func code(denied bool) uint64 {
 // appendStatus appends a DescriptorStatus.
 func (c *Codec) appendStatus(b []byte, status *ratelimit.Status) []byte {
 	b, begun := wire.Begin(b, responseStatuses)
-	a := status.Binding
-	b = wire.AppendVarint(b, statusCode, code(a != nil && a.Denied()))
+	a, shown := status.Binding, status.Shown
+	denied := a != nil && a.Denied()
+	b = wire.AppendVarint(b, statusCode, code(denied))
 	switch {
 	case a != nil:
-		b = appendLimit(b, a.Limit)
-		b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
+		if shown != nil { // Envoy makes headers of statuses with a limit only
+			b = appendLimit(b, shown.Limit)
+			b = wire.AppendVarint(b, statusRemaining, uint64(shown.Remaining()))
+			if !denied {
+				a = shown
+			}
+		}
 		var reset int
 		b, reset = wire.Begin(b, statusReset)
 		b = wire.End(wire.AppendVarint(b, durationSeconds, uint64(c.wait(a))), reset)

@@ -25,12 +25,13 @@ func (c *Codec) wait(a *ratelimit.Applied) int64 {
 // addHeaders adds the headers for the client. In strict mode the triple alone has no Retry-After beside it.
 func (c *Codec) addHeaders(list *reply.List, res *ratelimit.Result) {
 	if !c.Strict || !slices.Equal(c.Headers.Sets, []reply.Set{reply.Triple}) {
-		c.Headers.Add(list, res)
+		c.Headers.Add(list, res, nil)
 		return
 	}
 	if a := strictest(res); a != nil {
 		c.Headers.AddTriple(list, a, c.wait(a))
 	}
+	reply.Headers{}.Add(list, res, nil) // own headers of limits
 }
 
 // strictest returns the limit that envoyproxy/ratelimit sends headers for: the last one that denies and is no quota,
@@ -38,7 +39,7 @@ func (c *Codec) addHeaders(list *reply.List, res *ratelimit.Result) {
 func strictest(res *ratelimit.Result) (limit *ratelimit.Applied) {
 	least, denied := int64(math.MaxUint32), false
 	for i := range res.Statuses {
-		a := res.Statuses[i].Binding
+		a := res.Statuses[i].Shown
 		switch {
 		case a == nil:
 		case a.Denied() && !a.Quota:

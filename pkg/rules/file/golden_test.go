@@ -15,10 +15,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
 
-// TestProblems reads each case of testdata/problems: NAME.yaml is a rule file, NAME.want its problems.
+// TestProblems reads each case of testdata/problems: NAME.yaml is a rule file, NAME.want its problems. Answers have the
+// headers of the default settings.
 func TestProblems(t *testing.T) {
 	cases.Run(t, "testdata/problems/*.txtar", *update, func(_ *testing.T, _ string, f txtar.File) string {
-		return explain([]File{{Name: f.Name, Content: f.Data}}, Config{}, ratelimit.RulesOptions{})
+		cfg := Config{CheckOptions: ratelimit.CheckOptions{Sent: []string{"ratelimit", "ratelimit-policy", "retry-after"}}}
+		return explain([]File{{Name: f.Name, Content: f.Data}}, cfg, ratelimit.RulesOptions{})
 	})
 }
 

@@ -96,7 +96,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	for i := range parts {
 		p := &parts[i]
 		if policy := set.Policies[p.Name]; policy != nil && policy == p.Authz {
-			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
+			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)], cfg.Sent)...)
 		}
 		p.place(cfg)
 		problems = append(problems, p.problems...)

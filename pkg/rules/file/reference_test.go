@@ -176,7 +176,7 @@ func found(files []File) (mistakes []ratelimit.Mistake) {
 		if r.Authz == nil {
 			continue
 		}
-		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain)...) {
+		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain, nil)...) {
 			m.Path = strings.TrimSuffix("authz."+m.Path, ".")
 			mistakes = append(mistakes, m)
 		}

@@ -44,7 +44,7 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 		at[d.Name] = len(set.Domains)
 		set.Domains = append(set.Domains, d)
 	}
-	added.addPolicies(&set, doc)
+	added.addPolicies(&set, cfg.Check.Sent, doc)
 	problems = append(problems, doc.Problems()...)
 	if problems.HasErrors() {
 		set = rules.Set{}

@@ -1,4 +1,6 @@
-package reply
+// Package httpheader knows which names a header can have: those that can be sent, and those that an operator may
+// choose.
+package httpheader
 
 import (
 	"slices"
@@ -61,3 +63,29 @@ func reserved(name string) bool {
 
 // HeadersToRemove is the header that lists the headers that Envoy must remove from the request, over HTTP.
 const HeadersToRemove = "x-envoy-auth-headers-to-remove"
+
+// Misnamed reports why no header of an answer may have a name that an operator has chosen, "" for a good name.
+func Misnamed(name string) (why string) {
+	lower, sendable := Sendable(name)
+	switch {
+	case strings.HasPrefix(name, ":"):
+		return "is a pseudo-header of HTTP/2, not a header"
+	case !httpguts.ValidHeaderFieldName(name):
+		return "cannot be the name of a header"
+	case !sendable:
+		return "decides where a message ends or where it goes, so no answer may set it"
+	case means(lower):
+		return "means something else in an answer"
+	}
+	return ""
+}
+
+// means reports whether clients, Envoy or this service give a header of an answer another meaning.
+func means(name string) bool {
+	switch name {
+	case "authorization", "cookie", "location", "set-cookie", "www-authenticate":
+		return true
+	}
+	return slices.ContainsFunc([]string{"content-", "grpc-", "x-envoy-", "x-ext-authz-"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
