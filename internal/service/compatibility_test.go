@@ -36,8 +36,8 @@ import (
 // request_hits=N of the request. "nothing" is a request without descriptors.
 //
 // The answer begins with its overall code. After a colon it has a status for each descriptor: ok or over, what remains
-// of the limit, the limit's name, and the seconds until the reset. A status without a limit is ok or unlimited. Headers
-// and dynamic metadata follow after semicolons.
+// of the limit, the limit's name, and the seconds until the reset. A status without a limit is ok or unlimited.
+// Headers, dynamic metadata and headers for the upstream follow after semicolons.
 //
 // The settings are variables. Unless a file sets them, DEFAULT_ALGORITHM is fixed_window, and RESPONSE_HEADERS and
 // RESPONSE_BODY are off. So a file shows one difference only. A variable without a value has its default.

@@ -140,8 +140,11 @@ func describeAnswer(t *testing.T, server *flow.Flow, request string) string {
 		}
 		text += " ; " + compact.String()
 	}
-	if len(answer.GetRawBody())+len(answer.GetRequestHeadersToAdd()) > 0 {
-		text += fmt.Sprintf(" ; body %q, request headers %v", answer.GetRawBody(), answer.GetRequestHeadersToAdd())
+	for i, h := range answer.GetRequestHeadersToAdd() {
+		text += map[bool]string{true: " ; upstream ", false: ", "}[i == 0] + h.GetKey() + ": " + h.GetValue()
+	}
+	if len(answer.GetRawBody()) > 0 {
+		text += fmt.Sprintf(" ; body %q", answer.GetRawBody())
 	}
 	return text
 }

@@ -33,7 +33,7 @@ func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 func codec(s *settings.Settings) rls.Codec {
 	return rls.Codec{
 		Headers: s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
-		DynamicMetadata: s.Answers.DynamicMetadata, Strict: s.Strict(),
+		Upstream: s.Answers.RequestHeaders(), DynamicMetadata: s.Answers.DynamicMetadata, Strict: s.Strict(),
 	}
 }
 

@@ -18,7 +18,7 @@ func (e environment) configured() (names []string) {
 	for name, value := range e {
 		switch {
 		case value == "" || tried(name, value):
-		case slices.Contains(Names(), name), WithoutEffect[name] != "", Meant(name) != "",
+		case slices.Contains(Names(), name), WithoutEffect[name] != "", misspells(name),
 			strings.HasPrefix(name, "RUNTIME_"), slices.Contains(orchestrators, name):
 			names = append(names, name)
 		}

@@ -186,7 +186,7 @@ func (s *Settings) resolveDefaults(e environment) {
 
 // Finding is what the operator should know about one setting.
 type Finding struct {
-	Setting string // name of the variable
+	Setting string // name of the variable, "" if Text names several
 	// Text is read after the name and a colon, unless it begins with the name.
 	Text string
 }

@@ -119,6 +119,11 @@ type Answers struct {
 	ResetHeader     HeaderName `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
 	Names           OtherNames `envconfig:"RESPONSE_HEADER_NAMES" example:"RateLimit:X-Quota,X-RateLimit-Limit:X-Quota-Limit" desc:"other names of headers of draft, x and spring: the usual name, a colon and the other name, several with commas (docs/headers.md)"`
 	Status          int        `envconfig:"RESPONSE_STATUS" default:"429" example:"403" desc:"HTTP status of a denial by a limit without a status of its own, 400 to 599; only ext_authz answers with it: for the rate limit filter, Envoy's rate_limited_status decides (docs/headers.md)"`
+	// UpstreamHeaders and the three names are about the headers for the upstream.
+	UpstreamHeaders bool       `envconfig:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" example:"true" desc:"send Envoy headers for the upstream: limit, remaining hits and seconds until the reset of the tightest limit, also of a rule in shadow mode (docs/headers.md#headers-for-the-upstream)"`
+	UpstreamLimit   HeaderName `envconfig:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header for the upstream with the limit"`
+	UpstreamLeft    HeaderName `envconfig:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header for the upstream with the remaining hits"`
+	UpstreamReset   HeaderName `envconfig:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header for the upstream with the seconds until the reset"`
 	Body            string     `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
 	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
 }
@@ -254,6 +259,17 @@ func (a *Answers) ReplyHeaders() reply.Headers {
 	return reply.Headers{
 		Sets: sets, LimitName: string(a.LimitHeader), RemainingName: string(a.RemainingHeader),
 		ResetName: string(a.ResetHeader), Renamed: a.Names,
+	}
+}
+
+// RequestHeaders returns the headers to send to the upstream.
+func (a *Answers) RequestHeaders() reply.Headers {
+	if !a.UpstreamHeaders {
+		return reply.Headers{}
+	}
+	return reply.Headers{
+		Sets: []reply.Set{reply.Triple}, LimitName: string(a.UpstreamLimit), RemainingName: string(a.UpstreamLeft),
+		ResetName: string(a.UpstreamReset),
 	}
 }
 

@@ -149,7 +149,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	}
 	want := []string{
 		"EXPIRATION_JITTER_MAX_SECONDS has no effect: each key expires as soon as it no longer affects decisions",
-		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?",
+		"not settings of this service: REDIS_TIMEOT (did you mean REDIS_TIMEOUT?)",
 	}
 	if diff := cmp.Diff(want, texts(env.ineffective())); diff != "" {
 		t.Error(diff)
@@ -290,6 +290,33 @@ func TestNamesOfHeaders(t *testing.T) {
 			t.Errorf("%s: got no error, want %q", c.environ, c.want)
 		case err == nil && strings.Join(s.Answers.ReplyHeaders().Sent(), " ") != c.names:
 			t.Errorf("%s: got %q, want %q", c.environ, s.Answers.ReplyHeaders().Sent(), c.names)
+		}
+	}
+}
+
+// TestNamesForTheUpstream: the names of the three headers differ, and none frames the message.
+func TestNamesForTheUpstream(t *testing.T) {
+	for environ, want := range map[string]string{
+		"": "", "LIMIT_REQUEST_LIMIT_HEADER=host": "",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true": "RateLimit-Limit RateLimit-Remaining RateLimit-Reset",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_LIMIT_HEADER=X-A LIMIT_REQUEST_REMAINING_HEADER=X-B " +
+			"LIMIT_REQUEST_RESET_HEADER=X-C LIMIT_LIMIT_HEADER=X-D": "X-A X-B X-C",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_LIMIT_HEADER=ratelimit-reset":   "error",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_RESET_HEADER=Content-Length":    "error",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_REMAINING_HEADER=:path":         "error",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_REMAINING_HEADER=x-left:1":      "error",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_REMAINING_HEADER=Authorization": "error",
+	} {
+		s, err := readWith(t, parsed(environ))
+		if err != nil {
+			if want != "error" || !strings.Contains(err.Error(), "LIMIT_REQUEST_") {
+				t.Errorf("%s: %v", environ, err)
+			}
+			continue
+		}
+		h := s.Answers.RequestHeaders()
+		if got := strings.TrimSpace(h.LimitName + " " + h.RemainingName + " " + h.ResetName); got != want {
+			t.Errorf("%s: got %q, want %q", environ, got, want)
 		}
 	}
 }

@@ -65,9 +65,12 @@ func (s *Settings) checkTogether(e environment) []Finding {
 			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none"}},
 		{s.Answers.Status < 400 || s.Answers.Status > 599, Finding{"RESPONSE_STATUS",
 			"want a status from 400 to 599, such as 403"}},
-		{s.Answers.misnamed(), Finding{"RESPONSE_HEADERS",
+		{misnamed(s.Answers.ReplyHeaders().Sent()), Finding{"RESPONSE_HEADERS",
 			"the headers of an answer need different names that frame no message and mean nothing else: " +
 				"change RESPONSE_HEADER_NAMES, or LIMIT_LIMIT_HEADER and its like, or send fewer sets"}},
+		{misnamed(s.Answers.RequestHeaders().Names()), Finding{"LIMIT_REQUEST_LIMIT_HEADER",
+			"LIMIT_REQUEST_LIMIT_HEADER, LIMIT_REQUEST_REMAINING_HEADER and LIMIT_REQUEST_RESET_HEADER: " +
+				"want three different names that frame no message and mean nothing else, such as X-Limit"}},
 		{s.Process.DrainDelay < 0 || s.Process.DrainTimeout < 0, Finding{"DRAIN_DELAY",
 			"DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"}},
 	})
@@ -77,12 +80,11 @@ func (s *Settings) checkTogether(e environment) []Finding {
 	return append(mistakes, s.readMogrifiers(e)...)
 }
 
-// misnamed reports whether two headers of one answer have the same name, or one has a name that it cannot have.
-func (a *Answers) misnamed() bool {
-	sent := a.ReplyHeaders().Sent()
-	slices.Sort(sent)
-	return len(slices.Compact(sent)) < len(sent) ||
-		slices.ContainsFunc(sent, func(name string) bool { return httpheader.Misnamed(name) != "" })
+// misnamed reports whether two headers of one message have the same name, or one has a name that it cannot have.
+func misnamed(names []string) bool {
+	slices.Sort(names)
+	return len(slices.Compact(names)) < len(names) ||
+		slices.ContainsFunc(names, func(name string) bool { return httpheader.Misnamed(name) != "" })
 }
 
 // contradictions returns the settings that have no effect because of others, so that the operator has probably meant

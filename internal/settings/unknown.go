@@ -43,50 +43,68 @@ var WithoutEffect = map[string]string{
 	"REDIS_STARTUP_INITIAL_INTERVAL":               noWait,
 	"REDIS_STARTUP_MAX_INTERVAL":                   noWait,
 	"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR":     "a connection to a replica is always closed",
+	"SANITIZE_DESCRIPTOR_METRIC_DOTS":              "names of statistics have the dots of keys and values",
 }
 
-// ineffective returns a warning for each variable without effect: settings of envoyproxy/ratelimit, and misspelt
-// settings.
+// ineffective returns a warning for each setting of envoyproxy/ratelimit without effect, and one for all variables that
+// look like settings.
 func (e environment) ineffective() (warnings []Finding) {
-	known := Names()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if slices.Contains(known, name) || e[name] == "" {
-			continue
-		}
-		if why, ok := WithoutEffect[name]; ok {
+		if why, ok := WithoutEffect[name]; ok && e[name] != "" {
 			warnings = append(warnings, Finding{name, fmt.Sprintf("%s has no effect: %s", name, why)})
-			continue
 		}
-		if meant := Meant(name); meant != "" {
-			warnings = append(warnings, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
-		}
+	}
+	like := Lookalikes(e)
+	for i, name := range like {
+		like[i] += suggest.Meant(name, Names()...)
+	}
+	if len(like) > 0 {
+		warnings = append(warnings, Finding{Text: "not settings of this service: " + strings.Join(like, ", ")})
 	}
 	return warnings
 }
 
-// Meant returns the setting that an unknown name misspells, or "" for none. It skips settings without an underscore,
-// because variables of other programs have similar names.
-func Meant(name string) string {
-	for _, known := range Names() {
-		if strings.Contains(known, "_") && suggest.Distance(strings.ToUpper(name), known) <= 2 {
-			return known
+// Lookalikes returns, sorted, the variables that look like settings of this service or of envoyproxy/ratelimit, but are
+// none. It leaves out empty variables, and those that platforms and Envoy Gateway set.
+func Lookalikes(variables map[string]string) (names []string) {
+	e := environment(variables)
+	expected := e.expected()
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		family := slices.ContainsFunc(families, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if e[name] != "" && (family || misspells(name)) && !expected(name) && name != ofEnvoyGateway {
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
+}
+
+// families are the beginnings that names of settings of envoyproxy/ratelimit share. GRPC_ alone is none of them,
+// because gRPC has variables of its own, such as GRPC_TRACE.
+var families = []string{"CACHE_KEY_", "CONFIG_", "DOG_STATSD_", "GRPC_CLIENT_TLS_", "GRPC_MAX_", "GRPC_SERVER_",
+	"LIMIT_", "LOCAL_CACHE_", "LOG_", "MEMCACHE_", "PROMETHEUS_", "REDIS_", "RESPONSE_", "RUNTIME_", "STATSD_", "STATS_",
+	"TRACING_", "USE_", "XDS_CLIENT_"}
+
+// ofEnvoyGateway is a variable that Envoy Gateway sets for its rate limit service, and that no program reads.
+const ofEnvoyGateway = "GRPC_SERVER_TLS_CA_CERT"
+
+// misspells reports whether an unknown name is nearly that of a setting. It skips settings without an underscore,
+// because variables of other programs have similar names.
+func misspells(name string) bool {
+	return slices.ContainsFunc(Names(), func(known string) bool {
+		return strings.Contains(known, "_") && suggest.Distance(strings.ToUpper(name), known) <= 2
+	})
 }
 
 // unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables that are not settings of this service or of
 // envoyproxy/ratelimit, and not of the platform. An empty variable counts, too.
 func (e environment) unknownVariables() (mistakes []error) {
-	known, links := append(Names(), "ECHO_ADDRESS"), e.serviceLinks()
+	expected := e.expected()
 	var unlike []error
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		// ineffective reports settings of envoyproxy/ratelimit.
-		if slices.Contains(known, name) || WithoutEffect[name] != "" || e.ofMogrifier(name) || ofPlatform(name) ||
-			ofServiceLink(name, links) {
+		if expected(name) {
 			continue
 		}
-		if meant := suggest.Closest(name, known); meant != "" {
+		if meant := suggest.Closest(name, append(Names(), echoAddress)); meant != "" {
 			mistakes = append(mistakes, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
 			continue
 		}
@@ -99,6 +117,19 @@ func (e environment) unknownVariables() (mistakes []error) {
 			"STRICT_ENVIRONMENT=false accepts all variables)"))
 	}
 	return mistakes
+}
+
+// echoAddress is the setting of `extauthz echo`.
+const echoAddress = "ECHO_ADDRESS"
+
+// expected returns a function that reports whether a variable is a setting of this service or of envoyproxy/ratelimit,
+// or of the platform.
+func (e environment) expected() func(name string) bool {
+	known, links := append(Names(), echoAddress), e.serviceLinks()
+	return func(name string) bool {
+		return slices.Contains(known, name) || WithoutEffect[name] != "" || e.ofMogrifier(name) || ofPlatform(name) ||
+			ofServiceLink(name, links)
+	}
 }
 
 // platformNames are variables that STRICT_ENVIRONMENT accepts although they are not settings. The platform sets them

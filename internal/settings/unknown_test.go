@@ -85,3 +85,34 @@ func TestUnknownVariablesAreMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestLookalikes has environments, and the one warning about variables that look like settings.
+func TestLookalikes(t *testing.T) {
+	for name, c := range map[string]struct{ environ, want string }{
+		"settings": {"REDIS_URL=localhost:6379 REDIS_AUTH_FILE=/run/auth LIMIT_REQUEST_HEADERS_ENABLED=true", ""},
+		"without effect": {"REDIS_PIPELINE_LIMIT=2",
+			"REDIS_PIPELINE_LIMIT has no effect: requests share round trips without waiting for each other"},
+		"families": {"USE_MAGIC=1 REDIS_TIMEOUTS=5s LIMIT_LIMIT_HEADERS=a CONFIG_GRPC_XDS_SERVERURL=a:1 STATSD_HOSTS=b " +
+			"PROMETHEUS_ADDRESS=:9 WEATHER=fine",
+			"not settings of this service: CONFIG_GRPC_XDS_SERVERURL (did you mean CONFIG_GRPC_XDS_SERVER_URL?), " +
+				"LIMIT_LIMIT_HEADERS (did you mean LIMIT_LIMIT_HEADER?), PROMETHEUS_ADDRESS (did you mean PROMETHEUS_ADDR?), " +
+				"REDIS_TIMEOUTS (did you mean REDIS_TIMEOUT?), STATSD_HOSTS (did you mean STATSD_HOST?), USE_MAGIC"},
+		"nearly a setting": {"DRIAN_DELAY=1", "not settings of this service: DRIAN_DELAY (did you mean DRAIN_DELAY?)"},
+		"set to nothing":   {"REDIS_TIMEOT= USE_MAGIC=", ""},
+		"a file for no secret": {"REDIS_TLS_CACERT_FILE=/ca",
+			"not settings of this service: REDIS_TLS_CACERT_FILE (did you mean REDIS_TLS_CACERT?)"},
+		"service links": {"REDIS_SERVICE_HOST=10.0.0.9 REDIS_SERVICE_PORT=6379 REDIS_PORT=tcp://10.0.0.9:6379 " +
+			"REDIS_PORT_6379_TCP_ADDR=10.0.0.9 CONFIG_SERVICE_HOST=10.0.0.8 CONFIG_SERVICE_PORT=80", ""},
+		"no service link": {"REDIS_PORT=6379", "not settings of this service: REDIS_PORT (did you mean REDIS_URL?)"},
+		"a platform":      {"GRPC_GO_LOG_SEVERITY_LEVEL=info GRPC_TRACE=all KUBERNETES_PORT=tcp://10.0.0.1 PATH=/bin", ""},
+		"Envoy Gateway":   {"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt", ""},
+		"mogrifiers": {"USE_DOG_STATSD_MOGRIFIERS=A DOG_STATSD_MOGRIFIER_A_NAME=x DOG_STATSD_MOGRIFIER_B_NAME=x",
+			"not settings of this service: DOG_STATSD_MOGRIFIER_B_NAME"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(texts(parsed(c.environ).ineffective()), "; "); got != c.want {
+				t.Errorf("%s\n got %s\nwant %s", c.environ, got, c.want)
+			}
+		})
+	}
+}

@@ -282,18 +282,21 @@ var words = map[string][]any{
 
 // patterns has the settings whose values must match a pattern.
 var patterns = map[string]string{
-	"RESPONSE_HEADERS":            "^(off|(draft|triple|x|spring)(, *(draft|triple|x|spring))*)$",
-	"LIMIT_LIMIT_HEADER":          headerName,
-	"LIMIT_REMAINING_HEADER":      headerName,
-	"LIMIT_RESET_HEADER":          headerName,
-	"AUTHZ_HTTP_SOURCE_HEADER":    headerName,
-	"AUTHZ_HTTP_PRINCIPAL_HEADER": headerName,
-	"PROMETHEUS_ADDR":             ":[0-9]+$",
-	"PROMETHEUS_PATH":             "^/",
-	"EXTRA_TAGS":                  "^[^:,|]+:[^,|]+(,[^:,|]+:[^,|]+)*$",
-	"USE_DOG_STATSD_MOGRIFIERS":   "^[a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*$",
-	"REDIS_TIMEOUT":               duration,
-	"REDIS_PERSECOND_TIMEOUT":     duration,
+	"RESPONSE_HEADERS":               "^(off|(draft|triple|x|spring)(, *(draft|triple|x|spring))*)$",
+	"LIMIT_LIMIT_HEADER":             headerName,
+	"LIMIT_REMAINING_HEADER":         headerName,
+	"LIMIT_RESET_HEADER":             headerName,
+	"LIMIT_REQUEST_LIMIT_HEADER":     headerName,
+	"LIMIT_REQUEST_REMAINING_HEADER": headerName,
+	"LIMIT_REQUEST_RESET_HEADER":     headerName,
+	"AUTHZ_HTTP_SOURCE_HEADER":       headerName,
+	"AUTHZ_HTTP_PRINCIPAL_HEADER":    headerName,
+	"PROMETHEUS_ADDR":                ":[0-9]+$",
+	"PROMETHEUS_PATH":                "^/",
+	"EXTRA_TAGS":                     "^[^:,|]+:[^,|]+(,[^:,|]+:[^,|]+)*$",
+	"USE_DOG_STATSD_MOGRIFIERS":      "^[a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*$",
+	"REDIS_TIMEOUT":                  duration,
+	"REDIS_PERSECOND_TIMEOUT":        duration,
 }
 
 const (

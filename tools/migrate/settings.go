@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // Verdict is what becomes of a variable of envoyproxy/ratelimit.
@@ -41,7 +42,7 @@ func Settings(variables map[string]string) ([]Setting, *settings.Settings) {
 		}
 	}()
 	os.Clearenv()
-	reasons := map[string]Setting{}
+	reasons, like := map[string]Setting{}, settings.Lookalikes(variables)
 	for name, value := range variables {
 		_ = os.Setenv(name, value) // no variable of a process has a name or a value that it refuses
 		reasons[name] = Setting{Name: name, Verdict: Unknown, Reason: "it is no setting of either service"}
@@ -49,8 +50,9 @@ func Settings(variables map[string]string) ([]Setting, *settings.Settings) {
 			reasons[name] = Setting{Name: name, Verdict: Stays}
 		} else if reason := settings.WithoutEffect[name]; reason != "" {
 			reasons[name] = Setting{name, NoEffect, reason}
-		} else if meant := settings.Meant(name); meant != "" {
-			reasons[name] = Setting{name, Unknown, "it is not a setting: did you mean " + meant + "?"}
+		} else if slices.Contains(like, name) {
+			reasons[name] = Setting{name, Unknown, "it looks like a setting, but extauthz does not know it" +
+				suggest.Meant(name, settings.Names()...)}
 		}
 	}
 	s, err := settings.Read()

@@ -13,6 +13,7 @@ func TestSettings(t *testing.T) {
 	env := map[string]string{
 		"LOG_LEVEL": "debug", "REDIS_URL": "redis://redis:6379", "RUNTIME_WATCH_ROOT": "false", "BACKEND_TYPE": "memcache",
 		"PORT": "many", "REDIS_AUTH": "hunter2hunter2", "SOME_VARIABLE": "hunter2", "RUNTIME_ROOTT": "/data",
+		"PROMETHEUS_ADDRESS": ":9090", "USE_MAGIC": "true", "REDIS_SERVICE_HOST": "10.0.0.9", "REDIS_SERVICE_PORT": "6379",
 		"COMPATIBILITY": "strict",
 	}
 	list, s := Settings(env)
@@ -24,11 +25,15 @@ func TestSettings(t *testing.T) {
 COMPATIBILITY: stays: 
 LOG_LEVEL: stays: 
 PORT: refused: want a port, 0 to 65535
+PROMETHEUS_ADDRESS: unknown: it looks like a setting, but extauthz does not know it (did you mean PROMETHEUS_ADDR?)
 REDIS_AUTH: stays: 
+REDIS_SERVICE_HOST: unknown: it is no setting of either service
+REDIS_SERVICE_PORT: unknown: it is no setting of either service
 REDIS_URL: stays: 
-RUNTIME_ROOTT: unknown: it is not a setting: did you mean RUNTIME_ROOT?
+RUNTIME_ROOTT: unknown: it looks like a setting, but extauthz does not know it (did you mean RUNTIME_ROOT?)
 RUNTIME_WATCH_ROOT: no effect: every change of the rule files is noticed
 SOME_VARIABLE: unknown: it is no setting of either service
+USE_MAGIC: unknown: it looks like a setting, but extauthz does not know it
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)

@@ -18,6 +18,8 @@ const (
 type Codec struct {
 	// Headers are the headers to send to the client.
 	Headers reply.Headers
+	// Upstream is Triple, or empty for no headers for the upstream (LIMIT_REQUEST_HEADERS_ENABLED).
+	Upstream reply.Headers
 	// ProblemBody sends a problem+json body with a denial.
 	ProblemBody bool
 	// DynamicMetadata sends the decision and its rule to Envoy (RESPONSE_DYNAMIC_METADATA).

@@ -13,6 +13,7 @@ const (
 	responseCode     = 1<<3 | wire.Varint
 	responseStatuses = 2<<3 | wire.Bytes
 	responseHeaders  = 3<<3 | wire.Bytes
+	requestHeaders   = 4<<3 | wire.Bytes
 	responseBody     = 5<<3 | wire.Bytes
 	responseMetadata = 6<<3 | wire.Bytes
 
@@ -43,10 +44,13 @@ func (c *Codec) AppendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Resu
 	headers.Reset()
 	c.addHeaders(headers, res)
 	for i := range headers.Headers {
-		b = appendHeader(b, &headers.Headers[i])
+		b = appendHeader(b, responseHeaders, &headers.Headers[i])
+	}
+	if len(c.Upstream.Sets) > 0 {
+		b = c.appendUpstream(b, res, headers)
 	}
 	if !res.Allowed && c.ProblemBody {
-		b = appendHeader(b, &reply.Header{Name: "content-type", Value: reply.ProblemType})
+		b = appendHeader(b, responseHeaders, &reply.Header{Name: "content-type", Value: reply.ProblemType})
 		var begun int
 		b, begun = wire.Begin(b, responseBody)
 		b = wire.End(reply.AppendProblem(b, res), begun)
@@ -102,8 +106,23 @@ func appendLimit(b []byte, l *ratelimit.RuleLimit) []byte {
 	return wire.End(b, begun)
 }
 
+// appendUpstream appends the headers for the upstream. In both modes they are about the limit that envoyproxy/ratelimit
+// takes, so the upstream learns when a rule in shadow mode is used up.
+func (c *Codec) appendUpstream(b []byte, res *ratelimit.Result, headers *reply.List) []byte {
+	a := strictest(res)
+	if a == nil {
+		return b
+	}
+	headers.Reset()
+	c.Upstream.AddTriple(headers, a, c.wait(a))
+	for i := range headers.Headers {
+		b = appendHeader(b, requestHeaders, &headers.Headers[i])
+	}
+	return b
+}
+
 // appendHeader appends a HeaderValue. The package reply writes only ASCII.
-func appendHeader(b []byte, h *reply.Header) []byte {
-	b, begun := wire.Begin(b, responseHeaders)
+func appendHeader(b []byte, tag uint64, h *reply.Header) []byte {
+	b, begun := wire.Begin(b, tag)
 	return wire.End(wire.AppendEntry(b, h.Name, h.Value), begun)
 }
