@@ -117,7 +117,7 @@ func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
 	t, asked, d := &s.whole.Takes[p.takes[i]], &p.Request.Takes[i], &p.Outcome.Decisions[i]
 	fits := d.Allowed
 	charged := fits && t.Cost > 0 && (p.Outcome.Allowed || asked.Role == Shadow)
-	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit}
+	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit, AtOnce: t.AtOnce}
 	switch {
 	case failed && !charged:
 		s.counted = s.counted || asked.CountDenied && t.Cost > 0
