@@ -41,11 +41,12 @@ func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 // TestAddressesOverHTTP checks the limit on refused requests by address, which Envoy sends over HTTP only in a header.
 func TestAddressesOverHTTP(t *testing.T) {
 	t.Parallel()
+	root := testenv.RulesRootWith(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	for _, c := range []struct {
 		header string
 		warns  bool
 	}{{"", true}, {"x-envoy-source", false}} {
-		env := configured()
+		env := configured(func(s *settings.Settings) { s.Rules.Root = root })
 		if c.header != "" {
 			env.Authorization.SourceHeader = settings.HeaderName(c.header)
 		}
