@@ -41,12 +41,17 @@ func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 // TestAddressesOverHTTP checks the limit on refused requests by address, which Envoy sends over HTTP only in a header.
 func TestAddressesOverHTTP(t *testing.T) {
 	t.Parallel()
-	root := testenv.RulesRootWith(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
+	root := testenv.RulesRootWith(t, testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml"))
 	for _, c := range []struct {
 		header string
 		warns  bool
 	}{{"", true}, {"x-envoy-source", false}} {
-		env := configured(func(s *settings.Settings) { s.Rules.Root = root })
+		env := configured(func(s *settings.Settings) {
+			s.Rules.Root = root
+			s.Keys.Secret = "a-server-secret-of-a-test"
+			s.Keys.File = filepath.Join(root, "keys.jsonl")
+		})
+		keys(t, env, "create", "--file", env.Keys.File, "--owner", "alice")
 		if c.header != "" {
 			env.Authorization.SourceHeader = settings.HeaderName(c.header)
 		}
