@@ -129,11 +129,12 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const duration, slack = 100 * time.Millisecond, time.Millisecond
 	limit := bucket.Limit{Algorithm: algorithm, Requests: 2000, Window: 1_000_000, Burst: 50}
 	key := keyspace(t)
-	var allowed atomic.Int64
+	var asked, allowed atomic.Int64
 	start := time.Now()
 	together(shared, func(_ int, store Store) {
 		outcomes := make([]bucket.Outcome, 1)
 		for time.Since(start) < duration {
+			asked.Add(1)
 			r := request(bucket.Take{Key: key, Limit: limit, Cost: 1})
 			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
 			switch {
@@ -146,9 +147,10 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	})
 	took := time.Since(start) + slack
 	most := limit.Burst + limit.Requests*took.Microseconds()/limit.Window
-	if got := allowed.Load(); got > most || got < limit.Burst {
-		t.Errorf("a burst of %d and %d a second for %v: %d allowed, want at most %d and at least the burst",
-			limit.Burst, limit.Requests, took, got, most)
+	least := min(limit.Burst, asked.Load()) // a busy machine asks less
+	if got := allowed.Load(); got > most || got < least {
+		t.Errorf("a burst of %d and %d a second for %v: %d allowed, want %d to %d", limit.Burst, limit.Requests, took, got,
+			least, most)
 	}
 }
 
