@@ -26,6 +26,7 @@ func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 		Rules: active, MaxHeld: int64(perBucket), MaxHeldPerRule: int64(max(perBucket, (places+1)/2)),
 		NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
 		Shadow:         s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(), StopWhenOver: s.Limits.StopWhenOver,
+		LocalCache: s.Limits.LocalCache,
 	}
 }
 

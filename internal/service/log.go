@@ -17,11 +17,25 @@ func newLogger(cfg Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(cfg.Settings.Telemetry.LogLevel)}
 	switch {
 	case cfg.Settings.Telemetry.LogFormat == "json":
+		o.ReplaceAttr = renamed
 		return slog.New(slog.NewJSONHandler(cfg.Stderr, o))
 	case cfg.Terminal:
 		return slog.New(slog.NewTextHandler(terminal{cfg.Stderr}, o))
 	}
 	return slog.New(slog.NewTextHandler(cfg.Stderr, o))
+}
+
+// renamed gives the time and the message of a record the names that they have in the JSON of envoyproxy/ratelimit,
+// because log pipelines read them.
+func renamed(groups []string, a slog.Attr) slog.Attr {
+	switch {
+	case len(groups) > 0:
+	case a.Key == slog.TimeKey:
+		a.Key = "@timestamp"
+	case a.Key == slog.MessageKey:
+		a.Key = "@message"
+	}
+	return a
 }
 
 // terminal writes an attribute of several lines, such as the mistakes of a rule file, as a block below its log line.

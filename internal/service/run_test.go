@@ -116,12 +116,12 @@ func TestStartLineIsPlain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, Config{Settings: s, Stderr: out}) }()
-	testenv.Eventually(t, matches(out, regexp.MustCompile(`"msg":"serving",.*\n`)), "the start line")
+	testenv.Eventually(t, matches(out, regexp.MustCompile(`"@message":"serving",.*\n`)), "the start line")
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	want := regexp.MustCompile(`"msg":"serving","grpc":"` + regexp.QuoteMeta(socket) +
+	want := regexp.MustCompile(`{"@timestamp":"[^"]+","level":"INFO","@message":"serving","grpc":"` + regexp.QuoteMeta(socket) +
 		`","http":"127\.0\.0\.1:\d+","debug":"127\.0\.0\.1:\d+","store":"memory",` +
 		`"rules":"none: the rules in [^"]+ are refused"}`)
 	if !want.MatchString(out.String()) {

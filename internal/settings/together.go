@@ -103,8 +103,8 @@ func (s *Settings) contradictions() []Finding {
 	})
 }
 
-// ineffective returns a warning for each setting of Redis without effect, and for each setting of TLS for a gRPC
-// listener without TLS. A certificate includes its key. STRICT_ENVIRONMENT does not refuse these settings, because
+// ineffective returns a warning for each setting of Redis without effect, for each setting of TLS for a gRPC listener
+// without TLS, and for the local cache without strict mode. A certificate includes its key. STRICT_ENVIRONMENT does not refuse these settings, because
 // envoyproxy/ratelimit ignores them, too.
 func (s *Settings) ineffective() []Finding {
 	redis, second := s.UsesRedis(), s.Redis.UsePerSecond
@@ -112,6 +112,9 @@ func (s *Settings) ineffective() []Finding {
 	const tlsRemedy = " has no effect without TLS: write rediss:// in REDIS_URL, or set REDIS_TLS=true"
 	const listenerRemedy = " has no effect without GRPC_SERVER_USE_TLS=true"
 	return brokenOf([]rule{
+		{!s.Strict() && s.Limits.LocalCache != 0, Finding{"LOCAL_CACHE_SIZE_IN_BYTES",
+			"LOCAL_CACHE_SIZE_IN_BYTES has no effect without COMPATIBILITY=strict: DENIAL_CACHE needs no size; " +
+				"MEMORY_MAX_BUCKETS bounds its memory"}},
 		{noTLS && s.Redis.CACert != "", Finding{"REDIS_TLS_CACERT", "REDIS_TLS_CACERT" + tlsRemedy}},
 		{noTLS && s.Redis.Cert != "", Finding{"REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_CERT" + tlsRemedy}},
 		{noTLS && s.Redis.SkipHostname, Finding{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",

@@ -19,7 +19,6 @@ const (
 
 // WithoutEffect has, by name, the settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var WithoutEffect = map[string]string{
-	"LOCAL_CACHE_SIZE_IN_BYTES":                    "DENIAL_CACHE needs no size; MEMORY_MAX_BUCKETS bounds its memory",
 	"EXPIRATION_JITTER_MAX_SECONDS":                "each key expires as soon as it no longer affects decisions",
 	"RUNTIME_WATCH_ROOT":                           "every change of the rule files is noticed",
 	"REDIS_PIPELINE_WINDOW":                        "requests share round trips without waiting for each other",

@@ -16,6 +16,8 @@ type Counters struct {
 	Near atomic.Uint64
 	// Cached counts hits of Denied and ShadowDenied that were denied without the store.
 	Cached atomic.Uint64
+	// Failed counts hits of requests that a strict limiter has answered with the error of the store.
+	Failed atomic.Uint64
 	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
 }

@@ -62,6 +62,11 @@ type Config struct {
 	// StopWhenOver charges only the limits that a request exceeds, if there are any, in place of all its limits
 	// (STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT). Only a strict limiter reads it; otherwise denials charge nothing anyway.
 	StopWhenOver bool
+	// LocalCache is the size in bytes of a cache of buckets over their limits, which are denied without the store until
+	// their windows end (LOCAL_CACHE_SIZE_IN_BYTES). Only a strict limiter reads it. 0 for none.
+	LocalCache int
+	// Clock returns the time of the local cache, in µs. Default: the monotonic clock.
+	Clock func() int64
 }
 
 // DefaultNearLimitRatio is the default of Config.NearLimitRatio.
@@ -72,6 +77,7 @@ type Limiter struct {
 	cfg     Config
 	totals  Totals
 	misses  *misses
+	cache   *localCache // nil for none
 	waiting sync.Pool // of *waiting, for DecideAll
 }
 
@@ -79,6 +85,9 @@ type Limiter struct {
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
 	l := &Limiter{cfg: cfg, misses: newMisses()}
+	if cfg.Strict && cfg.LocalCache > 0 {
+		l.cache = newLocalCache(cfg.LocalCache, cfg.Clock)
+	}
 	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,7 @@ type Plan struct {
 	stage  stage
 	// counted means that the store only counts, and that compare decides (COMPATIBILITY=strict).
 	counted bool
+	began   int64 // the time of the local cache
 	// hold is how long the answer can be held: Query.MaxHold, or 0 without the places.
 	hold   int64
 	places Places
@@ -37,7 +39,7 @@ type Plan struct {
 type stage uint8
 
 const (
-	unlimited     stage = iota // nothing, because no limit applies
+	settled       stage = iota // nothing, because no limit applies, or the local cache denies all of them
 	reading                    // the counts of its buckets, which nothing has charged (StopWhenOver)
 	taking                     // the decision of the store
 	takingLocally              // the decision of the fallback store
@@ -54,8 +56,12 @@ type appliedLimit struct {
 	limit *RuleLimit
 	// descriptor and take are indexes in the query and in the request.
 	descriptor, take int
-	// uncharged means that the limit fits and is not charged, because another one does not fit (StopWhenOver).
+	// uncharged means that the limit is not charged, because another one does not fit (StopWhenOver).
 	uncharged bool
+	// cached is how long the local cache denies the limit, in µs. Without a take, the store does not see it.
+	cached int64
+	// shares is the rule whose bucket a limit of the request has (Config.Strict), nil for none.
+	shares *Rule
 }
 
 // Plan finds the limits that apply to a query, and adds a request for them to the rounds, unless there are none. The
@@ -84,17 +90,27 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 	case len(p.limits) > 0:
 		p.takePlaces()
 		p.request = len(r.now.requests)
-		p.addTakes(r.now.add(), r)
-		p.stage = taking
-		if p.counted && l.cfg.StopWhenOver {
+		request := r.now.add()
+		p.addTakes(request, r)
+		cached := slices.ContainsFunc(p.limits, func(a appliedLimit) bool { return a.cached > 0 })
+		switch {
+		case len(request.Takes) == 0:
+			r.now.truncate(p.request)
+			p.decider = FromDenialCache
+			return
+		case p.counted && l.cfg.StopWhenOver && cached:
+			p.leaveOutOthers(request.Takes)
+		case p.counted && l.cfg.StopWhenOver:
 			p.stage = reading
-			p.chargeNothing(r.now.requests[p.request].Takes)
+			p.chargeNothing(request.Takes)
+			return
 		}
+		p.stage = taking
 	}
 }
 
 // UsesStore reports whether a store decides a part of the query.
-func (p *Plan) UsesStore() bool { return p.stage != unlimited }
+func (p *Plan) UsesStore() bool { return p.stage != settled }
 
 // Finish reads what the store of the current round has decided. It returns true if the result of the query is in res,
 // whose slices it uses again. Otherwise it has added a request to the next round.
@@ -104,7 +120,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 		res.reset(0, 0)
 		res.Err = p.err
 		return true
-	case p.stage == unlimited:
+	case p.stage == settled:
 		p.result(nil, &bucket.Outcome{Allowed: true}, res)
 		return true
 	}
@@ -166,7 +182,11 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 			if err != nil {
 				return QueryError(fmt.Sprintf("limit of descriptor %d: %v", i, err))
 			}
-			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
+			a := appliedLimit{limit: limit, descriptor: i}
+			if p.limiter.cfg.Strict && rule != nil {
+				a.share(rule)
+			}
+			p.limits = append(p.limits, a)
 			continue
 		case rule == nil:
 			p.limiter.unmatched(p.rules, p.query.Domain, d.Entries)
@@ -211,12 +231,21 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 	return limit, nil
 }
 
-// addTakes adds a take for each limit to the request, with its key in the memory of the rounds.
+// addTakes adds a take for each limit to the request, with its key in the memory of the rounds. It leaves out limits
+// that the local cache denies.
 func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	quotasCanDeny := p.quotasCanDeny()
 	p.counted = p.countsOnly()
+	cache := p.limiter.cache
+	if p.stage != settled || !p.counted {
+		cache = nil // only the first round asks it
+	}
+	p.began = cache.now(p.began)
 	for i := range p.limits {
 		a := &p.limits[i]
+		if a.cached > 0 {
+			continue
+		}
 		rule, d := p.matches[a.descriptor].rule, &p.query.Descriptors[a.descriptor]
 		t := p.cost(d, a.limit)
 		t.Rule, t.Limit = a.limit.rule, a.limit.Limit
@@ -231,8 +260,12 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Role = bucket.Shadow
 		}
 		length := len(rounds.keys)
-		rounds.keys = rule.appendKey(rounds.keys, p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		rounds.keys = cmp.Or(a.shares, rule).appendKey(rounds.keys, p.rules.options.KeyPrefix, a.limit, d.Entries,
+			p.query.Refused)
 		t.Key = texts.View(rounds.keys[length:])
+		if a.cached = cache.denies(&t, p.began); a.cached > 0 {
+			continue
+		}
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
 		}

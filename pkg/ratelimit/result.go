@@ -140,7 +140,8 @@ type Applied struct {
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
 	Quota bool
 
-	left uint32 // what was left before, if compare has decided; 32 bits, or each result would need more memory
+	cached bool   // the local cache denies it
+	left   uint32 // what was left before, if compare has decided; 32 bits, or each result would need more memory
 }
 
 // Denied reports whether the limit is exceeded and enforced.
@@ -190,11 +191,15 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 	}
 	for i := range p.limits {
 		a, applied := &p.limits[i], &res.Limits[i]
-		s, t := &res.Statuses[a.descriptor], &takes[a.take]
+		s := &res.Statuses[a.descriptor]
 		*applied = Applied{
-			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: a.limit.Shadow,
-			Quota: p.role(s.Rule, a.limit) == bucket.Quota,
+			Limit: a.limit, Shadow: a.limit.Shadow, Quota: p.role(s.Rule, a.limit) == bucket.Quota, cached: a.cached > 0,
 		}
+		if applied.cached {
+			continue
+		}
+		t := &takes[a.take]
+		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 			res.Delay = max(res.Delay, applied.Decision.Delay)
@@ -254,14 +259,7 @@ func (a *Applied) denial() uint64 {
 
 // count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
 func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
-	c := &p.limiter.totals.RequestLimits
-	if rule != nil {
-		c = rule.counters(a.Limit, d.Entries)
-	}
-	hits := p.hits(d)
-	if d.Negative {
-		hits = 0
-	}
+	c, hits := p.counters(rule, a.Limit, d)
 	t := bucket.Take{Limit: a.Limit.Limit, Cost: hits}
 	if a.Limit.MaxDelay > 0 {
 		p.queue(&t, a.Limit)
@@ -271,7 +269,19 @@ func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
 	switch {
 	case p.decider.undecided():
 		c.Undecided.Add(1)
-	case p.decider == FromDenialCache && !a.Decision.Allowed:
+	case a.cached || p.decider == FromDenialCache && !a.Decision.Allowed:
 		c.Cached.Add(hits - min(hits, uint64(a.Decision.Remaining)))
 	}
+}
+
+// counters returns the counters of a limit for a descriptor, and the hits to count. rule is as for count.
+func (p *Plan) counters(rule *Rule, l *RuleLimit, d *descriptors.Descriptor) (c *Counters, hits uint64) {
+	c = &p.limiter.totals.RequestLimits
+	if rule != nil {
+		c = rule.counters(l, d.Entries)
+	}
+	if !d.Negative {
+		hits = p.hits(d)
+	}
+	return c, hits
 }

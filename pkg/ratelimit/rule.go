@@ -107,7 +107,7 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	for i, n := range path {
 		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 		v := variable{entry: i, key: strings.Contains(n.Key, "*")}
-		v.value = n.Value == "" || p.Wildcard() && !n.ShareThreshold
+		v.value = (n.Value == "" || p.Wildcard()) && !n.ShareThreshold
 		if v.key || v.value {
 			rule.buckets = append(rule.buckets, v)
 		}

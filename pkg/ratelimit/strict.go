@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -45,6 +46,31 @@ func (p *Plan) chargeNothing(takes []bucket.Take) {
 	}
 }
 
+// share lets a limit of the request count in the bucket of a rule for the same entries, if that has a limit with the
+// same window. In envoyproxy/ratelimit the two have one key, unless values of the rule share a bucket.
+func (a *appliedLimit) share(r *Rule) {
+	if slices.ContainsFunc(r.path, func(n *Node) bool { return n.ShareThreshold }) {
+		return
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if !l.beside && l.Algorithm == a.limit.Algorithm && l.Window == a.limit.Window {
+			a.shares, a.limit.identity, a.limit.rule, a.limit.hashTag = r, l.identity, l.rule, l.hashTag
+			return
+		}
+	}
+}
+
+// leaveOutOthers lets all takes charge nothing, because the local cache denies another limit of the request.
+func (p *Plan) leaveOutOthers(takes []bucket.Take) {
+	for i := range takes {
+		takes[i].Cost = 0
+	}
+	for i := range p.limits {
+		p.limits[i].uncharged = p.limits[i].cached == 0
+	}
+}
+
 // leaveOut marks the limits that are not charged. The outcome is that of takes that charged nothing.
 func (p *Plan) leaveOut(o *bucket.Outcome) {
 	if o.Err != nil {
@@ -73,6 +99,9 @@ type count struct{ before, now int64 }
 func (p *Plan) counts(takes []bucket.Take, res *Result) []count {
 	list := make([]count, len(takes))
 	for i, a := range p.limits {
+		if a.cached > 0 {
+			continue
+		}
 		d := &res.Limits[i].Decision
 		after := bucket.MaxRequests - d.Remaining
 		if !d.Allowed {
@@ -88,26 +117,14 @@ func (p *Plan) counts(takes []bucket.Take, res *Result) []count {
 func (p *Plan) compare(takes []bucket.Take, res *Result) {
 	counts := p.counts(takes, res)
 	enforced, quota, quotas := uint64(0), uint64(math.MaxUint64), false // waits; bucket.Never is the longest
-	for i, a := range p.limits {
-		applied, c := &res.Limits[i], &counts[a.take]
-		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
-		applied.left = uint32(max(0, a.limit.Requests-c.now))
-		if a.uncharged {
-			applied.Cost = own.Cost // it fits, so it is not clamped
-		} else {
-			applied.Cost = min(own.Cost, takes[a.take].Cost)
-			c.now += int64(applied.Cost)
-		}
+	for i := range p.limits {
+		a, applied := &p.limits[i], &res.Limits[i]
 		d := &applied.Decision
-		d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
-		d.Remaining = max(0, a.limit.Requests-c.now)
-		switch {
-		case d.Allowed:
-			d.RetryAfter = 0
-		case c.now-c.before > a.limit.Requests:
-			d.RetryAfter = bucket.Never
-		default:
-			d.RetryAfter = d.ResetAfter
+		if a.cached > 0 {
+			applied.Cost = p.hits(&p.query.Descriptors[a.descriptor])
+			*d = bucket.Decision{RetryAfter: a.cached, ResetAfter: a.cached, NextIn: a.cached}
+		} else {
+			p.compareOne(a, &takes[a.take], &counts[a.take], applied)
 		}
 		switch wait := uint64(d.RetryAfter); p.role(p.matches[a.descriptor].rule, a.limit) {
 		case bucket.Enforce:
@@ -122,6 +139,35 @@ func (p *Plan) compare(takes []bucket.Take, res *Result) {
 	}
 	res.RetryAfter = int64(max(enforced, quota))
 	res.Allowed = res.RetryAfter == 0
+}
+
+// compareOne decides a limit by the count of its bucket. It tells the local cache of a limit that is exceeded.
+func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Applied) {
+	own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
+	applied.left = uint32(max(0, a.limit.Requests-c.now))
+	if a.uncharged {
+		applied.Cost = own.Cost
+	} else {
+		applied.Cost = min(own.Cost, t.Cost)
+		c.now += int64(applied.Cost)
+	}
+	d := &applied.Decision
+	d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
+	d.Remaining = max(0, a.limit.Requests-c.now)
+	switch {
+	case d.Allowed:
+		d.RetryAfter = 0
+	case c.now-c.before > a.limit.Requests:
+		d.RetryAfter = bucket.Never
+	default:
+		d.RetryAfter = d.ResetAfter
+	}
+	switch {
+	case own.Refund > 0:
+		p.limiter.cache.drop(t.Key)
+	case !d.Allowed:
+		p.limiter.cache.add(t.Key, p.began+d.ResetAfter)
+	}
 }
 
 // KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for a request with these entries.

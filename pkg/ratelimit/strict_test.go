@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,10 @@ func TestStrict(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		m := ratelimitModel{
 			shadow: r.IntN(5) == 0, quota: r.IntN(5) == 0, nodes: randomNodes(r), counts: map[string]int64{},
+			over: map[string]bool{},
+		}
+		if r.IntN(2) == 0 {
+			m.cache = 1
 		}
 		var now atomic.Int64 // the store also reads it in the background
 		now.Store(begin.UnixMicro())
@@ -47,7 +52,7 @@ func newStrict(t *testing.T, m ratelimitModel, now *atomic.Int64) *ratelimit.Lim
 	})
 	return ratelimit.New(ratelimit.Config{
 		Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store, Strict: true, Shadow: m.shadow,
-		Quota: m.quota,
+		Quota: m.quota, LocalCache: m.cache, Clock: now.Load,
 	})
 }
 
@@ -76,6 +81,11 @@ func randomQuery(r *rand.Rand, keys int) ratelimit.Query {
 		if r.IntN(4) == 0 {
 			d.Hits = new(r.Uint64N(4))
 		}
+		if r.IntN(6) == 0 {
+			d.Limit = &descriptors.RequestLimit{
+				RequestsPerUnit: r.Uint32N(5), Unit: descriptors.Minute + descriptors.Unit(r.IntN(2)),
+			}
+		}
 		q.Descriptors = append(q.Descriptors, d)
 	}
 	return q
@@ -86,18 +96,32 @@ func randomQuery(r *rand.Rand, keys int) ratelimit.Query {
 type ratelimitModel struct {
 	nodes         []ratelimit.Node
 	shadow, quota bool // SHADOW_MODE, QUOTA_MODE
+	cache         int  // LOCAL_CACHE_SIZE_IN_BYTES
 	counts        map[string]int64
+	over          map[string]bool // what the cache has
 }
 
 func (m ratelimitModel) decide(q ratelimit.Query, second int64) string {
 	denied, quotas, over := false, 0, 0
-	var statuses []string
+	var statuses, known []string
+	if m.cache > 0 { // as it is before the request
+		for key := range m.over {
+			if m.over[key] {
+				known = append(known, key)
+			}
+		}
+	}
 	for _, d := range q.Descriptors {
 		hits := int64(max(1, q.Hits))
 		if d.Hits != nil {
 			hits = int64(*d.Hits)
 		}
 		node := m.find(d.Entries[0].Key)
+		if d.Limit != nil { // it has no modes
+			node = &ratelimit.Node{RateLimit: &ratelimit.Limit{
+				Requests: new(int64(d.Limit.RequestsPerUnit)), Unit: d.Limit.Unit,
+			}}
+		}
 		if node != nil && node.RateLimit.Unlimited {
 			statuses = append(statuses, "unlimited")
 			continue
@@ -112,10 +136,17 @@ func (m ratelimitModel) decide(q ratelimit.Query, second int64) string {
 		}
 		window := map[descriptors.Unit]int64{descriptors.Minute: 60, descriptors.Hour: 3600}[node.RateLimit.Unit]
 		key := fmt.Sprint(d.Entries, window, second/window)
-		m.counts[key] += hits
+		cached := slices.Contains(known, key)
+		if !cached {
+			m.counts[key] += hits
+		}
 		left, reset := *node.RateLimit.Requests-m.counts[key], window-second%window
+		m.over[key] = m.over[key] || left < 0
 		switch {
-		case left >= 0 || node.Shadow:
+		case left >= 0 && !cached || node.Shadow:
+			if cached {
+				left = 0
+			}
 			statuses = append(statuses, fmt.Sprintf("ok %d %ds", max(0, left), reset))
 			continue
 		case isQuota:

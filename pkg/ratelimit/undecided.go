@@ -17,6 +17,12 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 	if p.limiter.cfg.Strict {
 		p.err = o.Err
 		p.limiter.countStoreError(o.Err, 0)
+		for i, a := range p.limits {
+			if i == 0 || p.limits[i-1].descriptor != a.descriptor {
+				c, hits := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
+				c.Failed.Add(hits)
+			}
+		}
 		return false
 	}
 	policy := Allow

@@ -36,7 +36,7 @@ func (s *Stats) Counters() map[string]uint64 {
 			return
 		}
 		// Rules, and limits of a rule, can have a name in common.
-		counters[rule+".total_hits"] += allowed + denied + shadow + c.Fitting.Load()
+		counters[rule+".total_hits"] += allowed + denied + shadow + c.Fitting.Load() + c.Failed.Load()
 		counters[rule+".within_limit"] += allowed
 		counters[rule+".over_limit"] += denied + shadow
 		counters[rule+".near_limit"] += c.Near.Load()

@@ -133,12 +133,12 @@ func (j *judge) explain(r *Request, d *commonv3.RateLimitDescriptor, s *seen, ol
 	denies := newer.GetCode() == over && older.GetCode() != over // only the new one
 	less := older.GetCode() == newer.GetCode() && newer.GetLimitRemaining() < older.GetLimitRemaining()
 	switch {
-	case s.limited:
-		return compatibility.RequestLimit
 	case s.windowEnded:
 		return compatibility.Algorithm // in strict mode, too: it ended between the two requests
 	case j.strict:
 		return ""
+	case s.limited:
+		return compatibility.RequestLimit
 	case peek && denies:
 		return compatibility.Peek
 	case j.wildcards[r.GetDomain()].ambiguous(d):

@@ -164,9 +164,13 @@ descriptors:
 		}},
 		{"another descriptor denies the request", false, []step{{two, twoText(99, 30), twoText(100, 30),
 			"remaining: 99, 100 (2. a denied request)"}}},
-		{"a limit in the request", true, []step{
+		{"a limit in the request", false, []step{
 			{own, ok(4, 30), ok(4, 30), ""},
 			{one, ok(3, 30), ok(4, 30), "remaining: 3, 4 (the count of a limit in the request)"},
+		}},
+		{"strict: a limit in the request counts in the same bucket", true, []step{
+			{own, ok(4, 30), ok(4, 30), ""},
+			{one, ok(3, 30), ok(4, 30), "remaining: 3, 4 ()"},
 		}},
 		{"a denial of one hit explains nothing", false, []step{
 			{one, over(0, 30), over(0, 30), ""},
