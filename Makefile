@@ -107,7 +107,7 @@ bench-peers: ## Compare with another rate limit service at PEER=host:port, which
 
 .PHONY: reference
 reference: test-tools ## Write the generated parts of docs/reference
-	go test ./pkg/rules/file ./cmd/... ./internal/service -run=TestReference -update
+	go test ./pkg/rules/file ./cmd/... ./internal/service ./internal/settings -run=TestReference -update
 
 .PHONY: pictures
 pictures: ## Draw docs/pictures

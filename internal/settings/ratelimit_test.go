@@ -2,6 +2,8 @@ package settings
 
 import (
 	_ "embed"
+	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,18 +26,14 @@ func TestSettingsOfEnvoyproxyRatelimit(t *testing.T) {
 	for _, s := range List() {
 		ours[s.Name] = s
 	}
-	page := testenv.RepoFile(t, "docs/compatibility.md")
+	page, _, _ := strings.Cut(testenv.RepoFile(t, "docs/compatibility.md"), "<!-- generated")
 	different := map[string]bool{}
 	for _, name := range otherDefaults {
 		different[name] = true
 	}
-	seen := 0
-	for line := range strings.Lines(ratelimitSettings) {
-		name, byDefault, found := strings.Cut(strings.TrimSpace(line), "=")
-		if !found {
-			continue // the comment
-		}
-		seen++
+	theirs := settingsOfRatelimit()
+	for _, their := range theirs {
+		name, byDefault := their.Name, their.Default
 		setting, read := ours[name]
 		_, ignored := WithoutEffect[name]
 		switch {
@@ -56,9 +54,42 @@ func TestSettingsOfEnvoyproxyRatelimit(t *testing.T) {
 		}
 	}
 	const all = 114
-	if seen != all {
-		t.Errorf("the list has %d settings, want %d", seen, all)
+	if len(theirs) != all {
+		t.Errorf("the list has %d settings, want %d", len(theirs), all)
 	}
+}
+
+// settingsOfRatelimit returns the names and defaults of the settings of envoyproxy/ratelimit.
+func settingsOfRatelimit() (list []Setting) {
+	for line := range strings.Lines(ratelimitSettings) {
+		if name, byDefault, found := strings.Cut(strings.TrimSpace(line), "="); found { // else it is the comment
+			list = append(list, Setting{Name: name, Default: byDefault})
+		}
+	}
+	return list
+}
+
+var update = flag.Bool("update", false, "write the table of docs/compatibility.md")
+
+// TestReference compares the table of variables in docs/compatibility.md with the settings. `make reference` writes it.
+func TestReference(t *testing.T) {
+	quoted := func(text string) string { return strings.ReplaceAll("`"+text+"`", "``", "none") }
+	ours := map[string]Setting{}
+	for _, s := range List() {
+		ours[s.Name] = s
+	}
+	var b strings.Builder
+	b.WriteString("| variable | default there | here |\n|---|---|---|\n")
+	for _, their := range settingsOfRatelimit() {
+		here := "no effect: " + WithoutEffect[their.Name]
+		if s, read := ours[their.Name]; read && sameDefault(s.Default, their.Default) {
+			here = "the same default"
+		} else if read {
+			here = "default: " + quoted(s.Default)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", their.Name, quoted(their.Default), here)
+	}
+	testenv.CheckPage(t, "docs/compatibility.md", b.String(), *update)
 }
 
 // sameDefault compares defaults. 0 and 0s are the same duration.
