@@ -21,6 +21,7 @@ type stores struct {
 	memory            *memstore.Store   // nil with Redis
 	redis             *redisstore.Store // nil without Redis
 	known             *nearstore.Store  // nil without Redis
+	pools             map[string]func() (opened, closed uint64)
 }
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
@@ -47,6 +48,13 @@ func (st *stores) openRedis(ctx context.Context) error {
 		return err
 	}
 	redisstore.Log(log)
+	st.pools = map[string]func() (opened, closed uint64){}
+	for name, of := range map[string]*redisstore.Config{"redis_pool": &cfg, "redis_per_second_pool": cfg.PerSecond} {
+		if of != nil {
+			of.Connections = new(redisstore.Connections)
+			st.pools[name] = of.Connections.Counts
+		}
+	}
 	cfg.Took = telemetry.NewRedisTimes(st.registry)
 	cfg.Panicked = func(value any) { st.bugs.caught("a decision of Redis", value) }
 	cfg.Up = func(node string, cause error) {

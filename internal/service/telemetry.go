@@ -75,7 +75,7 @@ func (r *requests) openStatistics(ctx context.Context, s *settings.Settings) (cl
 		return nil, err
 	}
 	stats := &telemetry.Stats{
-		Rules: r.live.Limits, Totals: r.limiter.Totals(), Loads: r.source.counts, Calls: r.calls,
+		Rules: r.live.Limits, Totals: r.limiter.Totals(), Loads: r.source.counts, Calls: r.calls, Pools: r.pools,
 	}
 	r.registry.MustRegister(telemetry.NewMapped(stats, mapping))
 	statsd := newStatsd(s, r.log)

@@ -78,7 +78,7 @@ type Limiter struct {
 	totals  Totals
 	misses  *misses
 	cache   *localCache // nil for none
-	waiting sync.Pool // of *waiting, for DecideAll
+	waiting sync.Pool   // of *waiting, for DecideAll
 }
 
 // New returns a limiter.

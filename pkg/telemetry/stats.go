@@ -21,6 +21,9 @@ type Stats struct {
 	// Loads returns how many times rules were loaded, and how many times they were refused for their mistakes.
 	Loads func() (succeeded, failed uint64)
 	Calls *Calls
+	// Pools return how many connections to a Redis were opened and closed, by the name of the pool: redis_pool, and
+	// redis_per_second_pool for the second Redis. Optional.
+	Pools map[string]func() (opened, closed uint64)
 }
 
 // Counters returns all counters by their names. The names of rules have no part that a client chose, except if a rule
@@ -55,7 +58,21 @@ func (s *Stats) Counters() map[string]uint64 {
 		count, _ := m.read()
 		counters["ratelimit_server."+rpc+".total_requests"] = count
 	})
+	for name, counts := range s.Pools {
+		opened, closed := counts()
+		counters["ratelimit."+name+".cx_total"], counters["ratelimit."+name+".cx_local_close"] = opened, closed
+	}
 	return counters
+}
+
+// Gauges returns all gauges by their names: the open connections of each pool.
+func (s *Stats) Gauges() map[string]uint64 {
+	gauges := make(map[string]uint64, len(s.Pools))
+	for name, counts := range s.Pools {
+		opened, closed := counts()
+		gauges["ratelimit."+name+".cx_active"] = opened - closed
+	}
+	return gauges
 }
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
@@ -122,6 +139,14 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, sums[key])
 	}
 	timed := make(map[string]bool)
+	for stat, n := range m.stats.Gauges() {
+		s := m.mapping.series(stat, mapper.MetricTypeGauge)
+		if s.drop || names[s.name] || timed[s.key] {
+			continue // as below
+		}
+		timed[s.key] = true
+		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(n)*s.scale)
+	}
 	m.stats.Calls.each(func(rpc string, calls *Method) {
 		s := m.mapping.series("ratelimit_server."+rpc+".response_time", mapper.MetricTypeObserver)
 		if s.drop || names[s.name] || timed[s.key] {
@@ -155,4 +180,11 @@ var statHelp = map[string]string{
 	"ratelimit_service_config_load_success":   "Rules that became active.",
 	"ratelimit_service_config_load_error":     "Rules that were refused for their mistakes.",
 	"ratelimit_service_global_shadow_mode":    "Requests over a limit that SHADOW_MODE let pass.",
+
+	"ratelimit_redis_pool_cx_total":                  "Connections to Redis that were opened.",
+	"ratelimit_redis_pool_cx_local_close":            "Connections to Redis that this service has closed.",
+	"ratelimit_redis_pool_cx_active":                 "Open connections to Redis.",
+	"ratelimit_redis_per_second_pool_cx_total":       "Connections to the second Redis that were opened.",
+	"ratelimit_redis_per_second_pool_cx_local_close": "Connections to the second Redis that this service has closed.",
+	"ratelimit_redis_per_second_pool_cx_active":      "Open connections to the second Redis.",
 }

@@ -47,7 +47,8 @@ const (
 	lossLogged              = time.Hour // how often the log repeats that the server cannot be reached
 )
 
-// Statsd sends statistics to a statsd server: the growth of each counter in an interval, and the time of each call.
+// Statsd sends statistics to a statsd server: the growth of each counter in an interval, each gauge, and the time of
+// each call.
 // Nothing but Run waits for the server. Use NewStatsd, then Run.
 type Statsd struct {
 	cfg    StatsdConfig
@@ -75,6 +76,7 @@ func (s *Statsd) Run(ctx context.Context, stats *Stats) {
 		case <-counters.C:
 			s.connect(ctx)
 			s.sendCounters(stats.Counters())
+			s.sendGauges(stats.Gauges())
 		case <-ctx.Done():
 		}
 	}
@@ -96,6 +98,15 @@ func (s *Statsd) sendCounters(now map[string]uint64) {
 	for _, stat := range stats[:s.send(lines)] {
 		s.sent[stat] = now[stat]
 	}
+}
+
+func (s *Statsd) sendGauges(now map[string]uint64) {
+	var lines []string
+	for stat, n := range now {
+		name, tags := s.name(stat)
+		lines = append(lines, fmt.Sprintf("%s:%d|g%s\n", name, n, tags))
+	}
+	s.send(lines)
 }
 
 // timer returns a function that has the time of a call of a method sent, if there is a connection.

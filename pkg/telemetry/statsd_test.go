@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,7 +21,7 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestStatsdOfManyRules sends more statistics at once than a datagram holds.
+// TestStatsdOfManyRules sends more statistics at once than a datagram holds, and a gauge.
 func TestStatsdOfManyRules(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
@@ -41,7 +42,7 @@ func TestStatsdOfManyRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	var received atomic.Int64
+	var received, gauges atomic.Int64
 	go func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -50,6 +51,9 @@ func TestStatsdOfManyRules(t *testing.T) {
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
 			if strings.HasSuffix(lines.Text(), "total_hits:2|c") {
 				received.Add(1)
+			}
+			if lines.Text() == "ratelimit.redis_pool.cx_active:2|g" {
+				gauges.Add(1)
 			}
 		}
 	}()
@@ -63,9 +67,15 @@ func TestStatsdOfManyRules(t *testing.T) {
 		s.Run(ctx, &Stats{
 			Rules: func() *ratelimit.Rules { return rules }, Totals: new(ratelimit.Totals),
 			Loads: func() (succeeded, failed uint64) { return 1, 0 }, Calls: NewCalls(prometheus.NewRegistry()),
+			Pools: map[string]func() (opened, closed uint64){
+				"redis_pool": func() (opened, closed uint64) { return 5, 3 },
+			},
 		})
 	}()
 	testenv.Eventually(t, func() error {
+		if gauges.Load() == 0 {
+			return errors.New("no gauge")
+		}
 		if n := received.Load(); n != many {
 			return fmt.Errorf("%d of %d statistics", n, many)
 		}

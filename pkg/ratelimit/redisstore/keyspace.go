@@ -28,7 +28,7 @@ func newKeyspace(cfg Config) (keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Dialer = linking(options, bound{most: mostBytes})
+	options.Dialer = linking(options, bound{most: mostBytes}, cfg.Connections)
 	if cfg.Mode == Cluster {
 		return newCluster(cfg, options), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,10 +20,21 @@ type link struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection is no socket
 	bound  *bound          // of the replies to the client library; nil while a worker reads them
+	pool   *Connections    // that counts the link until it is closed; nil for none
+	closed atomic.Bool
 }
 
-// linking returns the dialer of options, whose connections are links with a bound.
-func linking(options *redis.UniversalOptions, b bound) func(context.Context, string, string) (net.Conn, error) {
+// Connections counts connections to a Redis, its cluster or its sentinels. It is safe for concurrent use.
+type Connections struct{ opened, closed atomic.Uint64 }
+
+// Counts returns how many connections were opened, and how many of them this service has closed.
+func (c *Connections) Counts() (opened, closed uint64) {
+	closed = c.closed.Load() // first, so that it is never more
+	return c.opened.Load(), closed
+}
+
+// linking returns the dialer of options, whose connections are links with a bound. pool counts them, unless it is nil.
+func linking(options *redis.UniversalOptions, b bound, pool *Connections) func(context.Context, string, string) (net.Conn, error) {
 	dial := options.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
@@ -32,8 +44,21 @@ func linking(options *redis.UniversalOptions, b bound) func(context.Context, str
 		if err != nil {
 			return nil, err
 		}
-		return newLink(conn, b), nil
+		conn = newLink(conn, b)
+		if pool != nil {
+			linkOf(conn).pool = pool
+			pool.opened.Add(1)
+		}
+		return conn, nil
 	}
+}
+
+// Close closes the connection.
+func (l *link) Close() error {
+	if l.pool != nil && l.closed.CompareAndSwap(false, true) {
+		l.pool.closed.Add(1)
+	}
+	return l.Conn.Close()
 }
 
 // newLink returns a link for the connection, with a bound of its own.

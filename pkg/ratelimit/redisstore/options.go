@@ -20,7 +20,7 @@ func Connect(cfg Config) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	// The client of sentinels that the library makes asks them for RESP3.
-	options.Dialer = linking(options, bound{most: mostPage, resp3: cfg.Mode == Sentinel})
+	options.Dialer = linking(options, bound{most: mostPage, resp3: cfg.Mode == Sentinel}, nil)
 	if cfg.Mode != Cluster {
 		return redis.NewUniversalClient(options), nil
 	}

@@ -49,6 +49,8 @@ type Config struct {
 	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
 	// at once, as Up. Optional.
 	Took func(time.Duration)
+	// Connections counts the connections to this Redis, without those to PerSecond. Optional.
+	Connections *Connections
 	// Panicked is called with the value of a panic in a done (Store.Start) that a goroutine of the store has called. It
 	// runs in the deferred function that recovered. Default: such a panic ends the process.
 	Panicked func(value any)
