@@ -157,7 +157,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 }
 
 // TestRedisSettingsWithoutEffect: settings of TLS for a Redis without TLS cause warnings, also with STRICT_ENVIRONMENT.
-// So do those of sentinels and of a second Redis that are not used.
+// So do those of sentinels and of a second Redis that are not used, and that of the local cache without strict mode.
 func TestRedisSettingsWithoutEffect(t *testing.T) {
 	remedy := " has no effect without TLS: write rediss:// in REDIS_URL, or set REDIS_TLS=true"
 	for environ, want := range map[string][]string{
@@ -174,6 +174,11 @@ func TestRedisSettingsWithoutEffect(t *testing.T) {
 			"REDIS_PERSECOND_TLS=true": nil,
 		"REDIS_URL=redis:6379 REDIS_SENTINEL_AUTH=password": {
 			"REDIS_SENTINEL_AUTH has no effect without REDIS_TYPE=SENTINEL"},
+		"LOCAL_CACHE_SIZE_IN_BYTES=0": nil,
+		"LOCAL_CACHE_SIZE_IN_BYTES=1000000 STRICT_ENVIRONMENT=true": {
+			"LOCAL_CACHE_SIZE_IN_BYTES has no effect without COMPATIBILITY=strict: DENIAL_CACHE needs no size; " +
+				"MEMORY_MAX_BUCKETS bounds its memory"},
+		"LOCAL_CACHE_SIZE_IN_BYTES=1000000 COMPATIBILITY=strict": nil,
 	} {
 		s, err := readWith(t, parsed(environ))
 		if err != nil {

@@ -104,8 +104,8 @@ func (s *Settings) contradictions() []Finding {
 }
 
 // ineffective returns a warning for each setting of Redis without effect, for each setting of TLS for a gRPC listener
-// without TLS, and for the local cache without strict mode. A certificate includes its key. STRICT_ENVIRONMENT does not refuse these settings, because
-// envoyproxy/ratelimit ignores them, too.
+// without TLS, and for the local cache without strict mode. A certificate includes its key. STRICT_ENVIRONMENT does not
+// refuse these settings, because deployments of envoyproxy/ratelimit have them.
 func (s *Settings) ineffective() []Finding {
 	redis, second := s.UsesRedis(), s.Redis.UsePerSecond
 	noTLS := redis && !s.Redis.Main.UsesTLS() && (!second || !s.Redis.PerSecond.UsesTLS())

@@ -39,7 +39,7 @@ type Plan struct {
 type stage uint8
 
 const (
-	settled       stage = iota // nothing, because no limit applies, or the local cache denies all of them
+	settled       stage = iota // nothing: no limit needs the store
 	reading                    // the counts of its buckets, which nothing has charged (StopWhenOver)
 	taking                     // the decision of the store
 	takingLocally              // the decision of the fallback store

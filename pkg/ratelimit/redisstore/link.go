@@ -19,8 +19,8 @@ import (
 type link struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection is no socket
-	bound  *bound          // of the replies to the client library; nil while a worker reads them
-	pool   *Connections    // that counts the link until it is closed; nil for none
+	bound  *bound          // of the replies to the library; nil while a worker reads them
+	pool   *Connections    // counts the link; nil for none
 	closed atomic.Bool
 }
 
@@ -33,8 +33,10 @@ func (c *Connections) Counts() (opened, closed uint64) {
 	return c.opened.Load(), closed
 }
 
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // linking returns the dialer of options, whose connections are links with a bound. pool counts them, unless it is nil.
-func linking(options *redis.UniversalOptions, b bound, pool *Connections) func(context.Context, string, string) (net.Conn, error) {
+func linking(options *redis.UniversalOptions, b bound, pool *Connections) dialer {
 	dial := options.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
