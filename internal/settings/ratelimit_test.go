@@ -73,21 +73,20 @@ var update = flag.Bool("update", false, "write the table of docs/compatibility.m
 
 // TestReference compares the table of variables in docs/compatibility.md with the settings. `make reference` writes it.
 func TestReference(t *testing.T) {
-	quoted := func(text string) string { return strings.ReplaceAll("`"+text+"`", "``", "none") }
 	ours := map[string]Setting{}
 	for _, s := range List() {
 		ours[s.Name] = s
 	}
 	var b strings.Builder
-	b.WriteString("| variable | default there | here |\n|---|---|---|\n")
+	b.WriteString("| its variables, with their defaults | here |\n|---|---|\n")
 	for _, their := range settingsOfRatelimit() {
 		here := "no effect: " + WithoutEffect[their.Name]
 		if s, read := ours[their.Name]; read && sameDefault(s.Default, their.Default) {
 			here = "the same default"
 		} else if read {
-			here = "default: " + quoted(s.Default)
+			here = fmt.Sprintf("`%s=%s`", their.Name, s.Default)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", their.Name, quoted(their.Default), here)
+		fmt.Fprintf(&b, "| `%s=%s` | %s |\n", their.Name, their.Default, here)
 	}
 	testenv.CheckPage(t, "docs/compatibility.md", b.String(), *update)
 }
