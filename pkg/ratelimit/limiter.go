@@ -84,10 +84,7 @@ type Limiter struct {
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
-	l := &Limiter{cfg: cfg, misses: newMisses()}
-	if cfg.Strict && cfg.LocalCache > 0 {
-		l.cache = newLocalCache(cfg.LocalCache, cfg.Clock)
-	}
+	l := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}
 	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
 }

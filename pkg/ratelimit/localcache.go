@@ -21,16 +21,17 @@ type localCache struct {
 }
 
 const (
-	// leastLocalCache is the smallest size of the cache in envoyproxy/ratelimit.
-	leastLocalCache = 512 << 10
-	// localEntry is how many bytes an entry has there, beside its key.
-	localEntry = 24
+	leastLocalCache = 512 << 10 // the smallest size in envoyproxy/ratelimit
+	localEntry      = 24        // the bytes of an entry there, beside its key
 )
 
-func newLocalCache(size int, clock func() int64) *localCache {
-	c := &localCache{clock: clock, most: max(size, leastLocalCache), until: make(map[string]int64)}
-	if clock == nil {
-		start := time.Now()
+// newLocalCache returns the cache that the config asks for, or nil.
+func newLocalCache(cfg *Config) *localCache {
+	if !cfg.Strict || cfg.LocalCache <= 0 {
+		return nil
+	}
+	c := &localCache{clock: cfg.Clock, most: max(cfg.LocalCache, leastLocalCache), until: make(map[string]int64)}
+	if start := time.Now(); c.clock == nil {
 		c.clock = func() int64 { return time.Since(start).Microseconds() }
 	}
 	return c
@@ -55,39 +56,31 @@ func (c *localCache) denies(t *bucket.Take, now int64) int64 {
 	return max(0, c.until[t.Key]-now)
 }
 
-// add notes that a bucket is over its limit until its window ends. Beyond the size, it forgets any other buckets.
-func (c *localCache) add(key string, until int64) {
+// note notes that a bucket is over its limit until its window ends, or, with 0, that it may not be any more. Beyond the
+// size, the cache forgets any other buckets.
+func (c *localCache) note(key string, until int64) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.until[key] == 0 {
-		for other := range c.until {
-			if c.size+len(key)+localEntry <= c.most {
-				break
-			}
-			c.remove(other)
+	c.forget(key)
+	if until == 0 {
+		return
+	}
+	c.size += len(key) + localEntry
+	for other := range c.until {
+		if c.size <= c.most {
+			break
 		}
-		c.size += len(key) + localEntry
+		c.forget(other)
 	}
-	key = strings.Clone(key) // also for a known key: the map keeps the text of the last assignment
-	c.until[key] = max(c.until[key], until)
+	c.until[strings.Clone(key)] = until
 }
 
-// drop forgets a bucket, because a refund has changed it.
-func (c *localCache) drop(key string) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *localCache) forget(key string) {
 	if c.until[key] != 0 {
-		c.remove(key)
+		delete(c.until, key)
+		c.size -= len(key) + localEntry
 	}
-}
-
-func (c *localCache) remove(key string) {
-	delete(c.until, key)
-	c.size -= len(key) + localEntry
 }

@@ -164,9 +164,9 @@ func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Ap
 	}
 	switch {
 	case own.Refund > 0:
-		p.limiter.cache.drop(t.Key)
+		p.limiter.cache.note(t.Key, 0)
 	case !d.Allowed:
-		p.limiter.cache.add(t.Key, p.began+d.ResetAfter)
+		p.limiter.cache.note(t.Key, p.began+d.ResetAfter)
 	}
 }
 
