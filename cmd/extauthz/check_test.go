@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const (
@@ -44,11 +45,62 @@ func TestCheckPaths(t *testing.T) {
 		{dir, "", 1, bad + ":4:5: error: "},
 		{"-", "", 1, "standard input: error: "},
 		{"/dev/null", "", 1, "/dev/null: error: left out: not a regular file"},
+		{t.TempDir(), "", 0, "warning: no rule files in this directory\n"}, // as serve
 	} {
-		var out bytes.Buffer
-		if code := run(t, nil, "check "+c.args, c.stdin, &out, &out); code != c.code ||
-			!strings.Contains(out.String(), c.want) {
-			t.Errorf("check %s: exit code %d, want %d and %q in\n%s", c.args, code, c.code, c.want, &out)
+		var out, stderr bytes.Buffer
+		if code := run(t, nil, "check "+c.args, c.stdin, &out, &stderr); code != c.code ||
+			!strings.Contains(out.String(), c.want) || stderr.Len() > 0 {
+			t.Errorf("check %s: exit code %d, want %d, %q and no messages in\n%s%s", c.args, code, c.code, c.want, &out, &stderr)
+		}
+	}
+}
+
+// TestCheckKeys reports plans of valid keys that no rule names.
+func TestCheckKeys(t *testing.T) {
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys.jsonl")
+	var out bytes.Buffer
+	testenv.Setenv(t, variables{"API_KEY_SECRET": strings.Repeat("s3cret", 10), "API_KEYS_FILE": keys})
+	var last struct{ ID string }
+	for _, args := range []string{"--plan gold", "--plan glod", "--plan glod", "--plan free", "", "--plan old"} {
+		out.Reset()
+		code := runHere("keys create -o json --owner ann "+args, "", &out, &out)
+		if err := json.Unmarshal(out.Bytes(), &last); err != nil || code != 0 {
+			t.Fatal(err, out.String())
+		}
+	}
+	if code := runHere("keys revoke "+last.ID, "", &out, &out); code != 0 {
+		t.Fatal(out.String())
+	}
+	const minute = "rate_limit: {unit: minute, requests_per_unit: 1}"
+	const policy = "authz: {credentials: [{api_key: {header: x-api-key}}], " +
+		"limits: [{actions: [{credential: {field: plan, key: tier}}]}]}\n"
+	const glod = "keys.jsonl: warning: no rule names the plan `glod` of 2 keys\n"
+	const free = "keys.jsonl: warning: no rule names the plan `free` of 1 key\n"
+	for name, c := range map[string]struct {
+		rules string
+		want  []string
+	}{
+		"by a policy": {policy + "descriptors: [{key: tier, value: gold, " + minute + "}, {key: tier, " + minute + "}]\n",
+			[]string{glod + "      = did you mean `gold`?\n", free, "0 errors, 2 warnings"}},
+		"by a header and with a wildcard": {"descriptors: [{key: a, descriptors: [{key: p, value: g*, " + minute + "}]}]\n",
+			[]string{free + "      = add a descriptor with this `value`, or correct the plan\n", "0 errors, 1 warning"}},
+		"alike": {policy + "descriptors: [{key: tier, " + minute + "}]\n", nil},
+	} {
+		for _, format := range []string{"text", "json"} {
+			out.Reset()
+			code := runHere("check -o "+format+" --keys "+keys+" -", "domain: shop\n"+c.rules, &out, &out)
+			for _, want := range c.want {
+				if format == "json" {
+					_, want, _ = strings.Cut(strings.Split(want, "\n")[0], "warning: ")
+				}
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%s: no %q in\n%s", name, want, &out)
+				}
+			}
+			if code != 0 || strings.Contains(out.String(), "no rule names") != (c.want != nil) {
+				t.Errorf("%s: exit code %d, %s", name, code, &out)
+			}
 		}
 	}
 }
@@ -106,7 +158,7 @@ func TestCheckSARIF(t *testing.T) {
 		{"-", goodRules, 0, ""},
 		{"-", badRules, 1, "error standard%20input &{4 5 14}"},
 		{bad, "", 1, "error file://" + strings.ReplaceAll(bad, " ", "%20") + " &{4 5 14}"},
-		{empty, "", 1, "error file://" + empty + " <nil>"},
+		{empty, "", 0, "warning file://" + empty + " <nil>"},
 	} {
 		var stdout, stderr bytes.Buffer
 		p := &program{command.Program{Stdin: strings.NewReader(c.stdin), Stdout: &stdout, Stderr: &stderr}}

@@ -72,8 +72,8 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 			return fmt.Errorf("-config_dir: %w", err)
 		}
 		cfg := service.RuleConfig(s)
-		cfg.MergeDomains, cfg.AllowEmpty = *merge, true
-		result := checkRules([]string{*dir}, p.Stdin, cfg, 0, nil)
+		cfg.MergeDomains = *merge
+		result := checkRules([]string{*dir}, p.Stdin, cfg, compared{})
 		result.print(p.Stdout, p.Stderr)
 		if !result.OK {
 			return command.ErrReported

@@ -48,9 +48,7 @@ func loadRules(ctx context.Context, s *settings.Settings, files *certificates, l
 		l.watcher = l.server
 	default:
 		l.name = settings.Hide(s.Rules.Directory())
-		cfg := RuleConfig(s)
-		cfg.AllowEmpty = true // as at envoyproxy/ratelimit
-		l.watcher = file.NewWatcher(s.Rules.Directory(), cfg)
+		l.watcher = file.NewWatcher(s.Rules.Directory(), RuleConfig(s))
 	}
 	if l.watcher != nil {
 		l.first, l.problems = l.watcher.Load(ctx)
@@ -70,6 +68,7 @@ func RuleConfig(s *settings.Settings) file.Config {
 	return file.Config{
 		CheckOptions:   checkOptions(s),
 		IgnoreDotfiles: s.Rules.IgnoreDotfiles, RequireEnd: s.Rules.RequireEnd, LeaveOutNotes: s.Strict(),
+		AllowEmpty: true, // as at envoyproxy/ratelimit
 	}
 }
 

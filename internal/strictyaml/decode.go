@@ -41,12 +41,19 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 	if s.position != nil {
 		into.FieldByIndex(s.position).SetString(d.position(f.at))
 	}
-	for _, f := range v.fields {
+	for n, f := range v.fields {
+		if s == d.top && strings.HasPrefix(f.key, anchorsKey) {
+			continue
+		}
 		i := slices.Index(s.names, f.key)
 		if i < 0 {
-			d.unknownKey(s, f)
-			v.meant = append(v.meant, suggest.Closest(f.key, s.names))
-			continue
+			word := suggest.Closest(f.key, s.names)
+			if !d.unknownKey(s, f) || !suggest.Sure(f.key, word) || v.has(word) {
+				v.meant = append(v.meant, word)
+				continue
+			}
+			// Its value is read, so that one report has the mistakes there, too.
+			v.fields[n].key, f.key, i = word, word, slices.Index(s.names, word)
 		}
 		if dropped := droppedKeys(f); len(dropped) > 0 {
 			d.fail(f.at,
@@ -61,6 +68,14 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 		d.absentKeys(s, f)
 	}
 	return true
+}
+
+// anchorsKey begins the top-level keys that the file does not use. Their values can have anchors for aliases below.
+const anchorsKey = "x-"
+
+// has reports whether a map has a key.
+func (v *Value) has(key string) bool {
+	return slices.ContainsFunc(v.fields, func(f field) bool { return f.key == key })
 }
 
 // absentKeys notes the required keys that a map lacks.
@@ -119,10 +134,11 @@ func droppedKeys(f field) []string {
 	return dropped
 }
 
-// unknownKey reports a key that a section does not have: the key is misplaced, misspelt, or unknown everywhere.
-func (d *decoder) unknownKey(in *section, f field) {
+// unknownKey reports a key that a section does not have: the key is misplaced, misspelt, or unknown everywhere. It
+// returns true if the only hint is the closest key of the section.
+func (d *decoder) unknownKey(in *section, f field) (misspelt bool) {
 	if d.counts[false] == maxProblems {
-		return // it is not reported, and its hints take time to find
+		return false // it is not reported, and its hints take time to find
 	}
 	if d.sections == nil {
 		d.sections = d.kind.sections(d.top)
@@ -137,6 +153,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 	case in.Remarks[f.key] != "":
 		hints = []string{in.Remarks[f.key]}
 	case word != "" && (home == nil || suggest.Distance(f.key, word) == 1):
+		misspelt = home == nil
 		hints = []string{suggest.DidYouMean(f.key, in.names)}
 	case home != nil:
 		message = fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), where)
@@ -151,6 +168,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 		}
 	}
 	d.fail(f.at, message, hints...)
+	return misspelt
 }
 
 // homeOf returns another section that has the key, nil for none. A section in the same part of the file comes first.

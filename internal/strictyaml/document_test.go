@@ -14,7 +14,7 @@ const unsound = `name: corner
 desk: {staff: 3, bell: }
 shelves:
   - label: a
-    lock: {digit: 5, kye: small}
+    lock: {digit: 5, k: small}
     notes: {a.b: c, a: d}
     tags: [x, [y]]
   - label: [b]

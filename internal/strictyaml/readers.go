@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -124,7 +125,8 @@ func readDuration(d *decoder, f field, into reflect.Value) bool {
 }
 
 // readText returns a reader of texts, exactly as written, and of types with an UnmarshalText method. 5 and true are
-// texts, too. An element must not be empty. words are the words that the type takes, nil for others.
+// texts, too. An element must not be empty. words are the words that the type takes, nil for others. A word that is
+// surely meant is read after the report, so that the checks of the file go on.
 func readText(words []string) reader {
 	return func(d *decoder, f field, into reflect.Value) bool {
 		v, err := f.value, error(nil)
@@ -141,14 +143,27 @@ func readText(words []string) reader {
 				return true
 			}
 		}
-		switch {
-		case words != nil && f.element:
-			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want one of "+suggest.OneOf(words))
-		case words != nil:
-			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want "+suggest.OneOf(words))
+		if words == nil {
+			return d.cannotBe(f, err.Error())
 		}
-		return d.cannotBe(f, err.Error())
+		want, hint := "want ", suggest.DidYouMean(v.text, words)
+		if f.element {
+			want = "want one of "
+		}
+		if w, ok := into.Addr().Interface().(otherWords); ok {
+			hint = cmp.Or(w.OtherWord(v.text), hint)
+		}
+		d.cannotBe(f, hint, want+suggest.OneOf(words))
+		word := suggest.Closest(v.text, words)
+		return suggest.Sure(v.text, word) &&
+			into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(word)) == nil
 	}
+}
+
+// otherWords is a type of words that knows those of other programs.
+type otherWords interface {
+	// OtherWord returns the hint for a word of another program, "" for none.
+	OtherWord(word string) string
 }
 
 // readStruct reads a map into a struct.

@@ -28,6 +28,7 @@ func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#"
 	whole["title"] = kind.Noun
 	whole["definitions"] = definitions
+	whole["patternProperties"] = map[string]any{"^" + anchorsKey: true}
 	return json.MarshalIndent(whole, "", "  ")
 }
 

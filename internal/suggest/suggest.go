@@ -95,6 +95,10 @@ func Closest(written string, words []string) string {
 	return best
 }
 
+// Sure reports whether a written text stands for a word: it differs in case, hyphens, underscores and at most one
+// letter.
+func Sure(written, word string) bool { return word != "" && Distance(bare(written), bare(word)) <= 1 }
+
 // bare returns a word in lower case without separators: requestsPerUnit, requests-per-unit and requests_per_unit are
 // the same word.
 func bare(word string) string {

@@ -107,6 +107,11 @@ func (c *checker) nodes(list []Node, l level) {
 		keys := append(l.keys[:len(l.keys):len(l.keys)], n.Key)
 		c.checkLimits(n, at, keys)
 		c.checkModes(n, at, name)
+		if n.Key != "" && n.RateLimit == nil && n.Limits == nil && len(n.Descriptors) == 0 {
+			c.At(at, at+".rate_limit", at+".limits", at+".descriptors").Lacking().Warn(
+				"this descriptor limits nothing: it has no limit and no `descriptors`",
+				"add `rate_limit`; if they are to pass, write `rate_limit: {unlimited: true}`")
+		}
 		if !plain(n.Metadata) {
 			c.At(at+".metadata").Fail("`metadata` has a value that an answer to Envoy cannot hold",
 				"want texts, numbers, true, false, lists and maps")

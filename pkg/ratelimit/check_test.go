@@ -89,8 +89,9 @@ func TestCheck(t *testing.T) {
 			descriptors[0].rate_limit.name: limit name ${c�} cannot be in a header
 			descriptors[0].metadata: ${metadata} has a value that an answer to Envoy cannot hold`},
 		{"metadata that no YAML holds", nodes{
-			{Key: "a", Metadata: map[string]any{"list": []any{map[string]any{"number": 5}}}},
-			{Key: "b", Metadata: map[string]any{"list": []any{map[string]any{"number": int64(5), "nothing": nil}}}},
+			{Key: "a", RateLimit: new(perMinute()), Metadata: map[string]any{"list": []any{map[string]any{"number": 5}}}},
+			{Key: "b", RateLimit: new(perMinute()), Metadata: map[string]any{"list": []any{map[string]any{
+				"number": int64(5), "nothing": nil}}}},
 		}, "descriptors[0].metadata: ${metadata} has a value that an answer to Envoy cannot hold"},
 		{"both kinds of limits", nodes{{Key: "a", RateLimit: new(perMinute()), Limits: []limit{}}},
 			"descriptors[0].limits#: ${limits} beside ${rate_limit}"},
@@ -101,8 +102,13 @@ func TestCheck(t *testing.T) {
 				Limits: []limit{perMinute(), {Unit: descriptors.Hour, Requests: new(int64(1))}, perMinute()}}},
 			"descriptors[0].limits[2]: two limits of one descriptor share a bucket: " +
 				"both are sliding_window_counter over 1 minute"},
-		{"far below", nodes{{Key: "a"}, {Key: "b", Descriptors: nodes{{Key: "c", Value: "d"}, {Key: "c", Value: "d"}}}},
-			"descriptors[1].descriptors[1]: duplicate descriptor composite key ${shop.b.c_d}"},
+		{"far below", nodes{{Key: "b", Descriptors: nodes{{Key: "c", Value: "d", RateLimit: new(perMinute())},
+			{Key: "c", Value: "d", RateLimit: new(perMinute())}}}},
+			"descriptors[0].descriptors[1]: duplicate descriptor composite key ${shop.b.c_d}"},
+		{"neither a limit nor descriptors", nodes{{Key: "a"}, {Key: "b", Descriptors: nodes{{Key: "c"}}},
+			{Key: "d", RateLimit: &limit{Unlimited: true}}}, `
+			warning: descriptors[0]: this descriptor limits nothing: it has no limit and no ${descriptors}
+			warning: descriptors[1].descriptors[0]: this descriptor limits nothing: it has no limit and no ${descriptors}`},
 		{"the names of others",
 			limited(with(func(l *limit) { l.Name, l.Replaces = "x", []ratelimit.Replaced{{"x"}, {}, {"y"}} })), `
 			descriptors[0].rate_limit.replaces[0].name: replaces should not contain name of same descriptor: ${x}
@@ -113,7 +119,8 @@ func TestCheck(t *testing.T) {
 			nodes{{Key: "a", Shadow: true, Quota: true, DetailedMetric: true, ValueToMetric: true}}, `
 			warning: descriptors[0].shadow_mode#: ${shadow_mode} has no effect on a descriptor without a rate limit
 			warning: descriptors[0].quota_mode#: ${quota_mode} has no effect on a descriptor without a rate limit
-			warning: descriptors[0].detailed_metric#: ${detailed_metric} has no effect on a descriptor without a rate limit`},
+			warning: descriptors[0].detailed_metric#: ${detailed_metric} has no effect on a descriptor without a rate limit
+			warning: descriptors[0]: this descriptor limits nothing: it has no limit and no ${descriptors}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := mistakes(ratelimit.Check([]ratelimit.Domain{{Name: "shop", Descriptors: c.nodes}},
@@ -133,7 +140,7 @@ func TestCheckOfSeveralDomains(t *testing.T) {
 		{Name: "shop", Position: "one:1",
 			Descriptors: []ratelimit.Node{{Key: "a", RateLimit: &replaces, Position: "one:3"}}},
 		{Name: "bank", Descriptors: []ratelimit.Node{{Key: "a", RateLimit: &replaces}}},
-		{Name: "shop", Descriptors: []ratelimit.Node{{Key: "a"}, {Key: "b", RateLimit: &late}}},
+		{Name: "shop", Descriptors: []ratelimit.Node{{Key: "a", RateLimit: &late}, {Key: "b", RateLimit: &late}}},
 		{},
 		{},
 	}

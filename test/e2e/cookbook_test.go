@@ -244,8 +244,8 @@ func (r *recipe) check(t *testing.T, dir string) {
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = dir
 	var output testenv.Output
-	cmd.Stderr = &output
-	if err := cmd.Run(); err != nil || output.String() != "" {
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil || strings.Contains(output.String(), "warning: ") {
 		t.Errorf("extauthz %s: %v\n%s", strings.Join(args, " "), err, output.String())
 	}
 }

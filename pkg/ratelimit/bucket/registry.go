@@ -127,6 +127,14 @@ func (Algorithm) Words() []string {
 	return names
 }
 
+// OtherWord returns what to write for the name that other rate limiters give to an algorithm, "" for another word.
+func (Algorithm) OtherWord(word string) string {
+	if strings.EqualFold(word, "gcra") {
+		return "`token_bucket` and `leaky_bucket` are GCRA: take one of them"
+	}
+	return ""
+}
+
 // MarshalText returns the name.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 

@@ -150,7 +150,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 				"\ufeff---\r\ndomain: d\r\ndescriptors: " + c.yaml + "\r\n...\r\n",
 			} {
 				set, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
-				if len(problems) > 0 {
+				if problems.HasErrors() {
 					t.Fatal(problems)
 				}
 				want := []ratelimit.Domain{{Name: "d", Descriptors: c.want}}
