@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -167,27 +166,10 @@ func (f *benchFlags) check() (err error) {
 	if f.domain != "" || len(f.descriptors) > 0 {
 		return command.Usage("--domain and --descriptor need --service ratelimit")
 	}
-	r := loadgen.HTTPRequest{Method: f.method, Host: f.host, Path: f.path, Headers: map[string]string{}}
-	for _, text := range f.headers {
-		lines := text
-		if name, ok := strings.CutPrefix(text, "@"); ok {
-			content, err := os.ReadFile(name)
-			if err != nil {
-				return command.Usage("--header: %w", err)
-			}
-			lines = strings.TrimSpace(string(content))
-		}
-		for line := range strings.Lines(lines) {
-			name, value, found := strings.Cut(strings.TrimSpace(line), ":")
-			value = strings.TrimSpace(value)
-			if !found || name == "" || strings.ContainsFunc(name+value, isControl) {
-				return command.Usage("--header: want NAME:VALUE, or @FILE with one a line")
-			}
-			r.Headers[name] = value
-		}
+	r := loadgen.HTTPRequest{Method: f.method, Host: f.host, Path: f.path}
+	if r.Headers, err = command.Headers(f.headers); err != nil {
+		return err
 	}
 	f.plan.Message, err = loadgen.Check(r)
 	return err
 }
-
-func isControl(c rune) bool { return c < ' ' || c == 0x7f }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
+	"strconv"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
@@ -65,7 +65,7 @@ func (p *program) bucketsReset() *cobra.Command {
 
 // printBuckets prints one line for each bucket.
 func (p *program) printBuckets(found []service.Bucket, dry bool) error {
-	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	done := "reset"
 	if dry {
 		done = "not reset"
@@ -75,7 +75,8 @@ func (p *program) printBuckets(found []service.Bucket, dry bool) error {
 		if b.Refused {
 			kind = " (refused requests)"
 		}
-		fmt.Fprintf(w, "%s\t%s%s\t%d of %d used\t%q\n", done, b.Limit, kind, b.Used, b.Capacity, b.Key)
+		used := fmt.Sprintf("%d of %d used", b.Used, b.Capacity)
+		rows = append(rows, []string{done, b.Limit + kind, used, strconv.Quote(b.Key)})
 	}
-	return w.Flush()
+	return command.PrintTable(p.Stdout, p.Width, rows)
 }

@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/test/testenv"
@@ -111,7 +113,13 @@ func TestCommands(t *testing.T) {
 		{args: "schema authz jwt", code: 2, stderr: "schema: want one key at most, such as authz.jwt"},
 		{args: "__complete schema ''", code: 0, stdout: "authz.credentials.jwt.leeway\tHow far the clocks"},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},
+		{args: "settings", code: 0, stdout: "\n\nTLS of the gRPC listener:\nGRPC_SERVER_USE_TLS "},
 		{args: "settings -o json", code: 0, stdout: `"name": "REDIS_TIMEOUT"`},
+		{args: "settings grpc_port", code: 0, stdout: "group      Listeners\nin effect  8081\ndefault    8081\n" +
+			"example    9081\nmeaning    port of the gRPC listener\n"},
+		{args: "settings listeners", code: 0, stdout: "Listeners:\nHOST "},
+		{args: "settings REDIS_TIMOUT", code: 2,
+			stderr: `settings: there is no setting or group "REDIS_TIMOUT" (did you mean REDIS_TIMEOUT?)`},
 		{args: "settings --yaml", code: 2, stderr: `settings: unknown flag --yaml`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -123,6 +131,62 @@ func TestCommands(t *testing.T) {
 				t.Errorf("want %q and %q in\n%s\n%s", c.stdout, c.stderr, &stdout, &stderr)
 			}
 		})
+	}
+}
+
+// TestSettingsInEffect shows values of the environment, of files, and those that follow from other settings.
+func TestSettingsInEffect(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("swordfish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := variables{"COMPATIBILITY": "strict", "REDIS_URL": "redis://127.0.0.1:1", "REDIS_AUTH_FILE": secret,
+		"REDIS_TIMEOUT": "1500ms", "LOG_LEVEL": "debug"}
+	for name, want := range map[string]string{
+		"REDIS_AUTH": "(set)", "REDIS_URL": "(set)", "REDIS_TIMEOUT": "1500ms", "LOG_LEVEL": "debug",
+		"DEFAULT_ALGORITHM": "fixed_window", "RESPONSE_HEADERS": "off", "PORT": "8080",
+	} {
+		for args, line := range map[string]string{
+			"settings " + name: "in effect  " + want + "\n", "settings -o json " + name: `"value": "` + want + `"`,
+		} {
+			var stdout, stderr bytes.Buffer
+			if code := run(t, env, args, "", &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), line) {
+				t.Errorf("%s: exit code %d, want %q in\n%s%s", args, code, line, &stdout, &stderr)
+			}
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t, variables{"PORT": "x"}, "settings PORT", "", &stdout, &stderr); code != command.ExitFailed ||
+		strings.Contains(stdout.String(), "in effect") || !strings.Contains(stdout.String(), "default  8080") {
+		t.Errorf("with a mistake: exit code %d,\n%s%s", code, &stdout, &stderr)
+	}
+}
+
+// TestTablesOfATerminal checks that no line is wider than the terminal, and that no word is broken.
+func TestTablesOfATerminal(t *testing.T) {
+	for _, args := range []string{"settings", "settings RESPONSE_HEADERS", "schema authz.jwt", "schema authz.header"} {
+		var wide bytes.Buffer
+		runHere(args, "", &wide, &wide)
+		for _, width := range []int{60, 80, 200} {
+			var out bytes.Buffer
+			p := &program{command.Program{Stdout: &out, Stderr: &out, Width: width}}
+			if code := p.run(strings.Fields(args)); code != 0 {
+				t.Fatal(out.String())
+			}
+			if got, want := strings.Fields(out.String()), strings.Fields(wide.String()); !slices.Equal(got, want) {
+				t.Errorf("%s with %d columns has other words", args, width)
+			}
+			_, table, found := strings.Cut(out.String(), "Keys (")
+			if !found {
+				table = out.String()
+			}
+			for line := range strings.Lines(table) {
+				if n := utf8.RuneCountInString(line) - 1; n > width && strings.Contains(strings.TrimSpace(line), " ") &&
+					!strings.HasPrefix(line, "At most one of ") {
+					t.Errorf("%s with %d columns has a line of %d: %s", args, width, n, line)
+				}
+			}
+		}
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
@@ -45,8 +45,7 @@ func (k *keyCommand) list() *cobra.Command {
 }
 
 func (k *keyCommand) listTable(list []listedKey) error {
-	w := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
+	rows := [][]string{{"ID", "OWNER", "PLAN", "STATE", "EXPIRES", "LIMIT", "SCOPES", "LABELS"}}
 	for _, r := range list {
 		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","),
 			labels(r.Labels)}
@@ -55,9 +54,9 @@ func (k *keyCommand) listTable(list []listedKey) error {
 				columns[i] = "-"
 			}
 		}
-		fmt.Fprintln(w, strings.Join(columns, "\t"))
+		rows = append(rows, columns)
 	}
-	return w.Flush()
+	return command.PrintTable(k.Stdout, k.Width, rows)
 }
 
 // state returns the state of a key, with a warning if it is weak, unsigned or being rotated.

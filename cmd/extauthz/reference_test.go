@@ -45,7 +45,7 @@ func TestExamplesOfSettings(t *testing.T) {
 func settingsTables(t *testing.T) string {
 	var b strings.Builder
 	for i, s := range settings.List() {
-		if s.Group != "" {
+		if i == 0 || s.Group != settings.List()[i-1].Group {
 			if i > 0 {
 				b.WriteString("\n")
 			}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ A dot is the whole file.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				text, err := explain(file.Reference(), args[0])
+				text, err := explain(file.Reference(), args[0], p.Width)
 				if err != nil {
 					return err
 				}
@@ -61,7 +60,7 @@ A dot is the whole file.`,
 
 // explain returns the type, default and meaning of a key of rule files. The path may leave out keys around that key. If
 // several keys match, explain lists them.
-func explain(rules *strictyaml.Field, path string) (string, error) {
+func explain(rules *strictyaml.Field, path string, width int) (string, error) {
 	var b strings.Builder
 	switch found := find(rules, path); len(found) {
 	case 0:
@@ -72,10 +71,10 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 		last := path[strings.LastIndexByte(path, '.')+1:]
 		return "", command.Usage("rule files have no key %s%s", suggest.Quoted(path), suggest.Meant(last, names...))
 	case 1:
-		printField(&b, found[0])
+		printField(&b, found[0], width)
 	default:
 		fmt.Fprintf(&b, "%d keys match %s (* is required):\n", len(found), path)
-		printFields(&b, found, func(f *strictyaml.Field) string { return f.Path })
+		printFields(&b, found, width, func(f *strictyaml.Field) string { return f.Path })
 	}
 	return b.String(), nil
 }
@@ -101,7 +100,7 @@ func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 	return found
 }
 
-func printField(b *strings.Builder, f *strictyaml.Field) {
+func printField(b *strings.Builder, f *strictyaml.Field, width int) {
 	fmt.Fprintf(b, "%s: %s\n", cmp.Or(f.Path, "a rule file"), plain(f.Type))
 	for _, tag := range []struct{ name, text string }{{"default", f.Default}, {"example", f.Example}} {
 		if tag.text != "" {
@@ -116,15 +115,15 @@ func printField(b *strings.Builder, f *strictyaml.Field) {
 	}
 	if keys := f.Keys(); len(keys) > 0 {
 		b.WriteString("\nKeys (* is required):\n")
-		printFields(b, keys, (*strictyaml.Field).Name)
+		printFields(b, keys, width, (*strictyaml.Field).Name)
 		for _, sentence := range f.Choices() {
 			b.WriteString(plain(sentence) + "\n")
 		}
 	}
 }
 
-func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*strictyaml.Field) string) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+func printFields(b *strings.Builder, fields []*strictyaml.Field, width int, name func(*strictyaml.Field) string) {
+	var rows [][]string
 	for _, f := range fields {
 		required, meaning := "", f.Doc
 		if f.Required {
@@ -133,9 +132,9 @@ func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*stri
 		if f.Default != "" {
 			meaning += " (default " + f.Default + ")"
 		}
-		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), meaning)
+		rows = append(rows, []string{"  " + name(f) + required, plain(f.Type), meaning})
 	}
-	_ = w.Flush() // a strings.Builder never fails
+	_ = command.PrintTable(b, width, rows) // a strings.Builder never fails
 }
 
 // plain returns Markdown for a terminal: without backquotes, and with blocks of code indented.

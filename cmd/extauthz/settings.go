@@ -2,44 +2,100 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
+
+// listedSetting is a setting with its value in effect, "" for none, also if the environment has mistakes.
+type listedSetting struct {
+	settings.Setting
+	Value string `json:"value,omitempty"`
+}
 
 func (p *program) settings() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "settings",
-		Short: "List all environment variables, with defaults and meaning",
-		Long: "extauthz settings lists all settings. Each setting is an environment variable.\n" +
+		Use:   "settings [NAME]",
+		Short: "List all environment variables, with their values and meaning, or explain one",
+		Long: "extauthz settings lists all settings in groups. Each setting is an environment variable.\n" +
+			"It shows the value in effect, and the default of a setting that has another value.\n" +
+			"NAME is a setting, or the title of a group. A secret is only shown as (set).\n" +
 			"A secret can also come from a file: set NAME_FILE to its path.\n" +
-			"It reports the mistakes in the variables that are set, and the settings without effect, to stderr.",
-		Example: "  extauthz settings | grep REDIS",
-		Args:    command.NoArguments(""),
+			"It reports the mistakes in the variables that are set, and the settings without effect, to stderr.\n" +
+			"With mistakes, no value is in effect.",
+		Example: "  extauthz settings | grep REDIS\n  extauthz settings REDIS_TIMEOUT\n  extauthz settings listeners",
+		Args:    command.Wants(cobra.MaximumNArgs(1), "one setting at most, such as REDIS_TIMEOUT"),
 	}
 	output := command.OutputFlag(c, "text", "json")
-	c.RunE = func(*cobra.Command, []string) error {
-		if err := output.Print(p.Stdout, settings.List(), p.listSettings); err != nil {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		now, mistakes := p.readSettings()
+		var list []listedSetting
+		var words []string
+		for _, s := range settings.List() {
+			words = append(words, s.Name, s.Group)
+			if len(args) > 0 && !strings.EqualFold(args[0], s.Name) && !strings.EqualFold(args[0], s.Group) {
+				continue
+			}
+			one := listedSetting{s, ""}
+			if mistakes == nil {
+				one.Value = now.InEffect(s)
+			}
+			list = append(list, one)
+		}
+		if len(list) == 0 {
+			return command.Usage("there is no setting or group %q%s", args[0], suggest.Meant(args[0], words...))
+		}
+		err := output.Print(p.Stdout, list, func() error {
+			rows := settingRows(list)
+			if len(list) == 1 {
+				rows = list[0].rows()
+			}
+			return command.PrintTable(p.Stdout, p.Width, rows)
+		})
+		if err == nil && mistakes == nil {
+			p.warn(now)
+		}
+		if err != nil {
 			return err
 		}
-		s, err := p.readSettings()
-		if err == nil {
-			p.warn(s)
-		}
-		return err
+		return mistakes
 	}
 	return c
 }
 
-func (p *program) listSettings() error {
-	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
-	for _, s := range settings.List() {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, s.Meaning)
+// settingRows returns the rows of a table of settings, with the title of each group above it.
+func settingRows(list []listedSetting) (rows [][]string) {
+	group := ""
+	for _, s := range list {
+		if s.Group != group {
+			if group = s.Group; rows != nil {
+				rows = append(rows, []string{""})
+			}
+			rows = append(rows, []string{group + ":"})
+		}
+		meaning := s.Meaning
+		if s.Value != s.Default && s.Default != "" {
+			meaning += " (default " + s.Default + ")"
+		}
+		rows = append(rows, []string{s.Name, s.Value, meaning})
 	}
-	return w.Flush()
+	return rows
+}
+
+// rows returns all about one setting.
+func (s *listedSetting) rows() (rows [][]string) {
+	for _, row := range [][]string{
+		{"group", s.Group}, {"in effect", s.Value}, {"default", s.Default}, {"example", s.Example}, {"meaning", s.Meaning},
+	} {
+		if row[1] != "" {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // warn reports the settings without effect, as the log does at the start.

@@ -2,7 +2,9 @@ package command
 
 import (
 	"fmt"
+	"os"
 	"strings"
+	"unicode"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/pflag"
@@ -39,6 +41,29 @@ func (f *TLSFlags) Client() (*certs.ClientFiles, error) {
 		return nil, nil //nolint:nilnil // nil is plaintext
 	}
 	return &f.files, nil
+}
+
+// Headers reads the values of a flag for headers: NAME:VALUE, or @FILE with one a line.
+func Headers(list []string) (map[string]string, error) {
+	headers := map[string]string{}
+	for _, lines := range list {
+		if name, ok := strings.CutPrefix(lines, "@"); ok {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return nil, Usage("--header: %w", err)
+			}
+			lines = strings.TrimSpace(string(content))
+		}
+		for line := range strings.Lines(lines) {
+			name, value, found := strings.Cut(strings.TrimSpace(line), ":")
+			value = strings.TrimSpace(value)
+			if !found || name == "" || strings.ContainsFunc(name+value, unicode.IsControl) {
+				return nil, Usage("--header: want NAME:VALUE, or @FILE with one a line")
+			}
+			headers[strings.ToLower(name)] = value
+		}
+	}
+	return headers, nil
 }
 
 // DescriptorTo returns the setter of a flag that appends a descriptor to a list.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -35,11 +36,16 @@ type Program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Terminal       bool // Stderr is a terminal
+	Width          int  // columns of the terminal that Stdout is, 0 for another file
 }
 
 // OfProcess returns the program that this process runs.
 func OfProcess() Program {
-	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr)}
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Width: width}
 }
 
 // Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,7 +25,7 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// Client calls a rate limit service, as Envoy does.
+// Client calls a rate limit or ext_authz service, as Envoy does.
 type Client struct {
 	// Address is host:port, or unix:/path.
 	Address string
@@ -35,33 +36,55 @@ type Client struct {
 }
 
 // ShouldRateLimit sends one request. Its error names the address and what to check.
-func (c Client) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+func (c Client) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (res *rlsv3.RateLimitResponse,
+	err error) {
+	err = c.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		res, err = rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, req)
+		return err
+	})
+	return res, err
+}
+
+// Check sends one request of ext_authz. Its error names the address and what to check.
+func (c Client) Check(ctx context.Context, req *authv3.CheckRequest) (res *authv3.CheckResponse, err error) {
+	err = c.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		res, err = authv3.NewAuthorizationClient(conn).Check(ctx, req)
+		return err
+	})
+	return res, err
+}
+
+func (c Client) call(ctx context.Context, send func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	secured := insecure.NewCredentials()
 	if c.TLS != nil {
 		files, err := certs.NewClient(*c.TLS)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		secured = credentials.NewTLS(files.Config())
 	}
 	conn, err := grpc.NewClient(c.Address, grpc.WithTransportCredentials(secured))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Address, err)
+		return fmt.Errorf("%s: %w", c.Address, err)
 	}
 	defer func() { _ = conn.Close() }() // no call is in flight
-	res, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, req)
-	switch status.Code(err) {
-	case codes.OK:
-		return res, nil
-	case codes.DeadlineExceeded:
-		return nil, fmt.Errorf("%s has not answered within %s", c.Address, c.Timeout)
-	case codes.Unavailable:
-		return nil, fmt.Errorf("%s does not answer: %s: check the address, and whether the service has TLS", c.Address,
-			status.Convert(err).Message())
+	err = send(ctx, conn)
+	message := status.Convert(err).Message()
+	switch code := status.Code(err); {
+	case code == codes.OK:
+		return nil
+	case strings.Contains(message, "HTTP/1.1 header"), strings.Contains(message, "unexpected HTTP status"):
+		return fmt.Errorf("%s is an HTTP port: want the gRPC port of the service, which is GRPC_PORT (8081 by default)",
+			c.Address)
+	case code == codes.DeadlineExceeded:
+		return fmt.Errorf("%s has not answered within %s", c.Address, c.Timeout)
+	case code == codes.Unavailable:
+		return fmt.Errorf("%s does not answer: %s: check the address, and whether the service has TLS", c.Address,
+			message)
 	}
-	return nil, fmt.Errorf("%s refuses the request: %s (%s)", c.Address, status.Convert(err).Message(), status.Code(err))
+	return fmt.Errorf("%s refuses the request: %s (%s)", c.Address, message, status.Code(err))
 }
 
 // ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all

@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
@@ -12,8 +14,8 @@ type Setting struct {
 	Default string `json:"default,omitempty"`
 	Example string `json:"example"`
 	Meaning string `json:"meaning"`
-	// Group is the title of this setting and the next ones, or "" if the previous title continues.
-	Group string `json:"-"`
+	// Group is the title of this setting and those around it.
+	Group string `json:"group"`
 	// File is true if the value can also come from the file that NAME_FILE names.
 	File bool `json:"file,omitempty"`
 
@@ -28,10 +30,11 @@ type Setting struct {
 func List() []Setting { return described }
 
 // described is computed once, because reflection is slow.
-var described = listFields(reflect.TypeFor[Settings](), "", nil)
+var described = listFields(reflect.TypeFor[Settings](), "", nil, "")
 
 // listFields returns the settings of a group, or those of all groups. The prefix is that of the names of a RedisServer.
-func listFields(group reflect.Type, prefix string, index []int) (list []Setting) {
+// title is the title above the first setting.
+func listFields(group reflect.Type, prefix string, index []int, title string) (list []Setting) {
 	for f := range group.Fields() {
 		at := append(index[:len(index):len(index)], f.Index[0])
 		name := f.Tag.Get("envconfig")
@@ -48,9 +51,14 @@ func listFields(group reflect.Type, prefix string, index []int) (list []Setting)
 			if first, second := strings.CutPrefix(name, secondRedis+"_"); second {
 				s.Meaning, s.Group = "as REDIS_"+first+", for the second Redis", ""
 			}
+			if s.Group == "" {
+				s.Group = title
+			}
+			title = s.Group
 			list = append(list, s)
 		case f.Type.Kind() == reflect.Struct:
-			list = append(list, listFields(f.Type, f.Tag.Get("prefix"), at)...)
+			list = append(list, listFields(f.Type, f.Tag.Get("prefix"), at, title)...)
+			title = list[len(list)-1].Group
 		}
 	}
 	return list
@@ -70,4 +78,20 @@ func Names() (names []string) {
 		}
 	}
 	return names
+}
+
+// InEffect returns the value of a setting in words, "" for none. It does not show secrets.
+func (s *Settings) InEffect(setting Setting) string {
+	value, e := reflect.ValueOf(s).Elem().FieldByIndex(setting.index), currentEnvironment()
+	given := reflect.New(value.Type()).Elem()
+	mistake := setting.read(e, given)
+	switch {
+	case setting.File && value.IsZero():
+		return ""
+	case setting.File:
+		return "(set)"
+	case mistake == nil && reflect.DeepEqual(value.Interface(), given.Interface()):
+		return cmp.Or(e[setting.Name], setting.Default)
+	}
+	return cmp.Or(strings.Trim(fmt.Sprint(value.Interface()), "[]"), "off") // resolveDefaults has changed it
 }
