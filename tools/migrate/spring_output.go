@@ -67,6 +67,10 @@ func (s *spring) nodes() (nodes []ratelimit.Node) {
 		n := ratelimit.Node{Key: "path", Value: r.path.text}
 		switch {
 		case s.passesBy(r):
+			for _, key := range s.keys() {
+				pass := ratelimit.Node{Key: key.Entry, Limits: []ratelimit.Limit{{Unlimited: true}}}
+				n.Descriptors = append(n.Descriptors, pass)
+			}
 		case r.limiter == nil:
 			continue
 		default:

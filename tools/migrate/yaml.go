@@ -40,6 +40,9 @@ func writeNodes(b *strings.Builder, nodes []ratelimit.Node, indent string) {
 
 // limitText returns a limit in one line, with its position as a comment.
 func limitText(l ratelimit.Limit) string {
+	if l.Unlimited {
+		return "{ unlimited: true }"
+	}
 	keys := []string{"unit: " + l.Unit.String()}
 	if l.Multiplier > 1 {
 		keys = append(keys, fmt.Sprintf("unit_multiplier: %d", l.Multiplier))
