@@ -47,7 +47,8 @@ func TestIdentityHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			managers, problems := envoyconfig.Check(file.File{Name: "envoy.json", Content: []byte(config)}, envoyconfig.Rules{Policies: rules.Policies})
+			managers, problems := envoyconfig.Check(file.File{Name: "envoy.json", Content: []byte(config)},
+				envoyconfig.Rules{Policies: rules.Policies})
 			if managers == 0 {
 				t.Error("no connection manager calls extauthz")
 			}
