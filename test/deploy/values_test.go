@@ -283,6 +283,7 @@ var words = map[string][]any{
 // patterns has the settings whose values must match a pattern.
 var patterns = map[string]string{
 	"RESPONSE_HEADERS":               "^(off|(draft|triple|x|spring)(, *(draft|triple|x|spring))*)$",
+	"RESPONSE_HEADER_NAMES":          "^[^:,]+:[^:,]+(,[^:,]+:[^:,]+)*$",
 	"LIMIT_LIMIT_HEADER":             headerName,
 	"LIMIT_REMAINING_HEADER":         headerName,
 	"LIMIT_RESET_HEADER":             headerName,
