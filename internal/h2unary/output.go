@@ -13,8 +13,9 @@ const (
 	// maxUnsent is how much may wait for a client that does not read, before the server stops to read its requests. The
 	// guard does not count it, so thousands of such clients must fit into memory.
 	maxUnsent = 32 << 10
-	// writeBuffer holds the answers of a usual read. It is shared: a connection has one only while it has to write.
-	writeBuffer = 16 << 10
+	// writeBuffer holds the answers of a usual read: 16 Checks of 1.2 kB each. It is shared: a connection has one only
+	// while it has to write.
+	writeBuffer = 24 << 10
 )
 
 // output is what is to be written. One goroutine at a time writes it, and others may append meanwhile.
