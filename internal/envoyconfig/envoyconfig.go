@@ -71,9 +71,9 @@ func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Pr
 	}
 	slices.Sort(c.identity)
 	c.identity = slices.DeleteFunc(slices.Compact(c.identity), func(name string) bool { return name == "" })
-	for _, manager := range root.all(func(v value) bool { return v.isType("HttpConnectionManager") }) {
-		checks := manager.get("http_filters").all(func(v value) bool { return v.isType("ExtAuthz") })
-		limits := manager.get("http_filters").all(func(v value) bool { return v.isType("RateLimit") })
+	for _, manager := range root.ofType("HttpConnectionManager") {
+		checks := manager.get("http_filters").ofType("ExtAuthz")
+		limits := manager.get("http_filters").ofType("RateLimit")
 		if len(checks)+len(limits) == 0 {
 			continue
 		}
@@ -346,6 +346,11 @@ func (v value) anyMatches(name string) bool {
 // isType reports whether a value is an Any with a message of this name, such as ExtAuthz, of any package.
 func (v value) isType(name string) bool {
 	return strings.HasSuffix(v.get("@type").Text(), "."+name)
+}
+
+// ofType returns all values below v, v included, that have a type.
+func (v value) ofType(name string) []value {
+	return v.all(func(v value) bool { return v.isType(name) })
 }
 
 // value is a value of the configuration. The zero value is absent.

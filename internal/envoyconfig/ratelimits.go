@@ -49,7 +49,7 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 		return false
 	}
 	// The local rate limit filter also reads the `rate_limits` of routes.
-	local := len(manager.get("http_filters").all(func(v value) bool { return v.isType("LocalRateLimit") })) > 0
+	local := len(manager.get("http_filters").ofType("LocalRateLimit")) > 0
 	for _, from := range slices.Concat(filters, tables) {
 		from.walk(func(v value) {
 			typed := v.isType("RateLimit") || v.isType("RateLimitPerRoute")
@@ -61,11 +61,13 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 				of = slices.DeleteFunc(slices.Clone(domains), func(d string) bool { return d != own })
 			}
 			for _, limit := range v.get("rate_limits").list() {
-				c.rateLimit(limit, of)
-				if cost := limit.get("hits_addend"); cost.exists() && !typed {
+				entries, limited := c.rateLimit(limit, of)
+				switch cost := limit.get("hits_addend"); {
+				case !cost.exists():
+				case !typed:
 					c.ignored(cost)
-				} else if cost.exists() {
-					c.cost(limit, cost, of)
+				case limited:
+					c.cost(limit, cost, entries, of)
 				}
 			}
 		})
@@ -103,22 +105,23 @@ func (c *check) status(filter value) {
 }
 
 // rateLimit checks the descriptor of one entry of `rate_limits`. One of the domains must have a rule for it, unless the
-// request brings the limit.
-func (c *check) rateLimit(limit value, domains []string) {
+// request brings the limit. It returns the entries, and whether such a rule exists.
+func (c *check) rateLimit(limit value, domains []string) (entries []ratelimit.PossibleEntry, limited bool) {
 	entries, known := entriesOf(limit)
 	if !known || len(domains) == 0 || limit.get("limit").exists() {
-		return
+		return nil, false
 	}
 	var miss string
 	for _, domain := range domains {
 		text := c.Limits.MissOfAll(domain, entries)
 		if text == "" {
-			return
+			return entries, true
 		}
 		miss = cmp.Or(miss, text)
 	}
 	c.Fail(cmp.Or(limit.get("actions"), limit).Value, "no limit applies to the descriptor of these actions: "+miss,
 		"correct the descriptor, or write a rule for it; `unlimited: true` is a rule without a limit")
+	return nil, false
 }
 
 // ignored reports a cost in the `rate_limits` of a virtual host or a route. Envoy does not read it there.
@@ -130,13 +133,9 @@ func (c *check) ignored(cost value) {
 
 // cost warns of a cost that is charged again for each retry of a denied request. A peek charges nothing, a refund is
 // no charge, and Envoy ignores the answer to a cost that is known only after the response.
-func (c *check) cost(limit, cost value, domains []string) {
+func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domains []string) {
 	peek := cost.get("number").hasText("0") && !cost.get("format").exists()
 	if peek || cost.get("is_negative_hits").hasText("true") || limit.get("apply_on_stream_done").hasText("true") {
-		return
-	}
-	entries, known := entriesOf(limit)
-	if !known || limit.get("limit").exists() {
 		return
 	}
 	for _, domain := range domains {

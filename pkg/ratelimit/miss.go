@@ -73,16 +73,14 @@ func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 	}
 	var entries []descriptors.Entry // of a descriptor that goes on for as long as rules match
 	for i := range possible {
-		entry := possible[i].Entry
-		at := slices.IndexFunc(nodes, func(n Node) bool { return possible[i].matches(&n) })
-		if at >= 0 && possible[i].AnyValue {
-			entry.Value = nodes[at].Value
+		entry, below := possible[i].Entry, []Node(nil)
+		if at := slices.IndexFunc(nodes, func(n Node) bool { return possible[i].matches(&n) }); at >= 0 {
+			below = nodes[at].Descriptors
+			if possible[i].AnyValue {
+				entry.Value = nodes[at].Value
+			}
 		}
-		nodes = nodes[max(at, 0):]
-		if at >= 0 {
-			nodes = nodes[0].Descriptors
-		}
-		entries = append(entries, entry)
+		entries, nodes = append(entries, entry), below
 	}
 	return r.Miss(domain, entries, ShowValues)
 }
