@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -114,7 +115,8 @@ func TestFloods(t *testing.T) {
 						return
 					}
 				}
-				_ = p.conn.Close() // the server has not stopped it
+				// The server has not stopped it, or it has still to read what the sockets hold, and then to answer.
+				_ = p.conn.(*net.TCPConn).CloseWrite()
 			}()
 			if got := p.goAway(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
