@@ -51,7 +51,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 
 func (r *RedisServer) start() {
 	r.t.Helper()
-	r.Program = Start(r.t, exec.Command(Binary(r.t, "redis-server", "REDIS_SERVER_BIN"), r.args...), func() error {
+	r.Program = Start(r.t, exec.Command(Binary(r.t, "redis-server", "TEST_REDIS_BIN"), r.args...), func() error {
 		_, err := r.Do("PING")
 		// A server that refuses PING, for instance because it requires a password, is up. One that loads its data is not.
 		if errors.Is(err, errReply) && !strings.Contains(err.Error(), "LOADING") {
