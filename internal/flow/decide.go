@@ -50,7 +50,7 @@ func (b *batch) begin(c *call) {
 		b.beginCheck(c)
 	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
 		c.query = &c.limit
-		c.query.MaxHold = b.flow.cfg.Queue.Most(c.deadline, b.now()).Microseconds()
+		c.query.MaxHold = b.mostHold(c).Microseconds()
 	}
 	if c.query != nil {
 		b.flow.cfg.Limiter.Plan(c.query, &c.plan, &b.rounds)
@@ -164,6 +164,15 @@ func (f *Flow) enter(c *call, micros int64) bool {
 	return true
 }
 
+// mostHold returns how long the answer to a call can be held: not at all without a deadline, because such a caller has
+// not stated that it waits. Reading the clock costs as much as a take in memory, so it is read for a deadline only.
+func (b *batch) mostHold(c *call) time.Duration {
+	if c.deadline.IsZero() {
+		return 0
+	}
+	return b.flow.cfg.Queue.Most(c.deadline.Sub(b.now()))
+}
+
 // beginCheck reads a check, and decides everything but its limits.
 func (b *batch) beginCheck(c *call) {
 	check, f := c.check, b.flow
@@ -173,14 +182,13 @@ func (b *batch) beginCheck(c *call) {
 		}
 		check.request = &check.message.Request
 	}
-	now := b.now()
-	if c.err = b.ctx.Err(); c.err == nil && !c.deadline.IsZero() && !now.Before(c.deadline) {
+	if c.err = b.ctx.Err(); c.err == nil && !c.deadline.IsZero() && !b.now().Before(c.deadline) {
 		c.err = context.DeadlineExceeded
 	}
 	if c.err != nil { // do not charge a request whose caller no longer waits
 		return
 	}
-	check.request.MaxHold = f.cfg.Queue.Most(c.deadline, now)
+	check.request.MaxHold = b.mostHold(c)
 	if b.mayWait {
 		f.cfg.Authorizer.Begin(b.ctx, check.request, &check.pending)
 	} else if !f.cfg.Authorizer.BeginNow(check.request, &check.pending) {

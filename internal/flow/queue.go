@@ -38,14 +38,14 @@ func (q *Queue) Stats() QueueStats {
 	return QueueStats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
 }
 
-// Most returns how long the answer to a request can be held. It is 0 if the queue is full, and without a deadline (the
-// zero time), because such a caller has not stated that it waits. The limiter denies a request that would have to wait
-// longer, and does not charge it. Concurrent requests can still find the queue full: see Enter.
-func (q *Queue) Most(deadline, now time.Time) time.Duration {
-	if deadline.IsZero() || q.held.Load() >= q.places {
+// Most returns how long the answer to a request with this time until its deadline can be held. It is 0 if the queue is
+// full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent requests can
+// still find the queue full: see Enter.
+func (q *Queue) Most(left time.Duration) time.Duration {
+	if q.held.Load() >= q.places {
 		return 0
 	}
-	return min(longest, max(0, deadline.Sub(now)-ratelimit.DeadlineReserve))
+	return min(longest, max(0, left-ratelimit.DeadlineReserve))
 }
 
 // Enter takes a place for an answer that is held for d: call Stay or Leave. It returns false if there is no place, or

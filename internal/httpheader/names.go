@@ -13,7 +13,7 @@ import (
 type Names struct{ list []string }
 
 // NewNames returns the names that can be sent. It leaves out the others.
-func NewNames(names []string) Names {
+func NewNames(names []string) *Names {
 	var n Names
 	for _, name := range names {
 		if lower, ok := Sendable(name); ok {
@@ -22,11 +22,22 @@ func NewNames(names []string) Names {
 	}
 	slices.Sort(n.list)
 	n.list = slices.Clip(slices.Compact(n.list))
-	return n
+	return &n
 }
 
-// List returns the names, which the caller must not change.
-func (n Names) List() []string { return n.list }
+// List returns the names, which the caller must not change. A nil n has none.
+func (n *Names) List() []string {
+	if n == nil {
+		return nil
+	}
+	return n.list
+}
+
+// Has reports whether a name in lower case is among them.
+func (n *Names) Has(name string) bool {
+	_, has := slices.BinarySearch(n.List(), name)
+	return has
+}
 
 // Sendable returns the name of a header in lower case. ok is false if no header may have it, such as a pseudo header.
 func Sendable(name string) (lower string, ok bool) {

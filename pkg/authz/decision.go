@@ -40,7 +40,7 @@ type Decision struct {
 	// it: credentials, and headers that a client must not set. Strip has those that the policy removes from each request,
 	// Remove all others. No header is both set and removed.
 	ToUpstream []reply.Header
-	Strip      httpheader.Names
+	Strip      *httpheader.Names
 	Remove     []string
 	// RemoveQuery are query parameters to remove from the request.
 	RemoveQuery []string

@@ -123,7 +123,7 @@ type policy struct {
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
 	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
 	// is set or kept, is removed, too.
-	strip      httpheader.Names
+	strip      *httpheader.Names
 	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string

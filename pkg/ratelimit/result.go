@@ -260,11 +260,12 @@ func (a *Applied) denial() uint64 {
 // count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
 func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
 	c, hits := p.counters(rule, a.Limit, d)
-	t := bucket.Take{Limit: a.Limit.Limit, Cost: hits}
+	capacity := a.Limit.Capacity()
 	if a.Limit.MaxDelay > 0 {
+		t := bucket.Take{Limit: a.Limit.Limit, Cost: hits}
 		p.queue(&t, a.Limit)
+		capacity = t.Capacity()
 	}
-	capacity := t.Capacity()
 	c.count(a, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {
 	case p.decider.undecided():

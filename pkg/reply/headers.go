@@ -89,7 +89,7 @@ func (h Headers) Sent() []string {
 // Add adds the headers for a result to a list, then own headers: those of its limits, and those of a policy for the
 // tightest limit. It leaves out rules in shadow mode and hidden limits. Names are in lower case, except for those of
 // Triple.
-func (h Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeader) {
+func (h *Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeader) {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)
 	if len(h.Sets) > 0 {
@@ -104,12 +104,12 @@ func (h Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeade
 }
 
 // addSets adds the headers of all sets, and Retry-After.
-func (h Headers) addSets(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
+func (h *Headers) addSets(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
 	for _, set := range h.Sets {
 		switch {
 		case len(shown) == 0:
 		case set == Draft:
-			l.addDraft(&h, shown)
+			l.addDraft(h, shown)
 		case set == Triple:
 			h.AddTriple(l, shown[0], shown[0].Wait())
 		case set == X:
@@ -119,14 +119,14 @@ func (h Headers) addSets(l *List, res *ratelimit.Result, shown []*ratelimit.Appl
 			}
 			x.AddTriple(l, shown[0], shown[0].Wait())
 		case set == Spring:
-			l.addSpring(&h, res, shown[0])
+			l.addSpring(h, res, shown[0])
 		}
 	}
 	h.addRetryAfter(l, res, shown)
 }
 
 // AddTriple adds the three headers of Triple for a limit. reset is in seconds.
-func (h Headers) AddTriple(l *List, a *ratelimit.Applied, reset int64) {
+func (h *Headers) AddTriple(l *List, a *ratelimit.Applied, reset int64) {
 	l.addNumber(h.LimitName, a.Limit.Requests)
 	l.addNumber(h.RemainingName, a.Decision.Remaining)
 	l.addNumber(h.ResetName, reset)

@@ -124,7 +124,7 @@ func (l *List) addOwn(own []ratelimit.OwnHeader, res *ratelimit.Result, a *ratel
 }
 
 // addRetryAfter adds Retry-After to a denial that ends: whole seconds, at least 1 and the t of the draft.
-func (h Headers) addRetryAfter(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
+func (h *Headers) addRetryAfter(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
 	if res.Allowed || res.RetryAfter == bucket.Never {
 		return
 	}

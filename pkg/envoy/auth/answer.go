@@ -22,10 +22,11 @@ type Answer struct {
 	Dropped int
 
 	decision *authz.Decision
-	// toUpstream are headers to set on the request, remove are headers to remove from it, sorted. No name is in both.
+	// toUpstream are headers to set on the request. remove are headers to remove from it, sorted, beside those of
+	// Decision.Strip. No name is in two of the three.
 	toUpstream []reply.Header
 	remove     []string
-	more       []string // headers to remove that are not among those of Decision.Strip
+	stripped   stripped
 	// removeQuery are query parameters to remove from the request, as spelled in it.
 	removeQuery []string
 	// toClient are headers for the client.
@@ -37,7 +38,7 @@ type Answer struct {
 // Decide makes this the answer for the decision on a request. Both must not change before it is sent.
 func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	*a = Answer{
-		decision: d, toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0],
+		decision: d, toUpstream: a.toUpstream[:0], remove: a.remove[:0], stripped: a.stripped, toClient: a.toClient[:0],
 	}
 	a.addToClient(d.ToClient...)
 	if d.Verdict == authz.Allowed {
@@ -62,10 +63,10 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	}
 }
 
-// Reset drops all texts.
+// Reset drops all texts of the request and of the decision.
 func (a *Answer) Reset() {
 	*a = Answer{
-		toUpstream: texts.Clear(a.toUpstream), remove: texts.Clear(a.remove), more: texts.Clear(a.more),
+		toUpstream: texts.Clear(a.toUpstream), remove: texts.Clear(a.remove), stripped: a.stripped,
 		toClient: texts.Clear(a.toClient),
 	}
 }
@@ -101,7 +102,7 @@ func (a *Answer) addToClient(headers ...reply.Header) {
 func (a *Answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	for _, name := range d.Remove {
 		if name, ok := httpheader.Sendable(name); ok {
-			a.more = append(a.more, name)
+			a.remove = append(a.remove, name)
 		} else {
 			a.Dropped++
 		}
@@ -115,31 +116,17 @@ func (a *Answer) forUpstream(r *authz.Request, d *authz.Decision) {
 		switch {
 		case !nameOK:
 		case !valueOK, value == "": // Envoy may leave out a header without a value
-			a.more = append(a.more, name)
+			a.remove = append(a.remove, name)
 		default:
 			a.toUpstream = append(a.toUpstream, reply.Header{Name: name, Value: value})
 		}
 	}
-	a.merge(d.Strip.List())
+	slices.Sort(a.remove)
+	a.remove = slices.DeleteFunc(slices.Compact(a.remove), d.Strip.Has)
 	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool {
-		_, removed := slices.BinarySearch(a.remove, h.Name)
-		return removed
+		return slices.Contains(a.remove, h.Name) || d.Strip.Has(h.Name)
 	})
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
-}
-
-// merge sets the headers to remove: those of the list, which is sorted, and more. It saves to sort and to compare the
-// long list for each request.
-func (a *Answer) merge(list []string) {
-	slices.Sort(a.more)
-	for _, name := range slices.Compact(a.more) {
-		i, found := slices.BinarySearch(list, name)
-		a.remove = append(a.remove, list[:i]...)
-		if list = list[i:]; !found {
-			a.remove = append(a.remove, name)
-		}
-	}
-	a.remove = append(a.remove, list...)
 }
 
 // spellings returns how parameters of these names are spelled in the query of the path. Envoy compares names without

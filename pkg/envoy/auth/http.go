@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,8 +88,8 @@ func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 	for _, one := range a.toUpstream {
 		h.Set(one.Name, one.Value)
 	}
-	if len(a.remove) > 0 {
-		h.Set(httpheader.HeadersToRemove, strings.Join(a.remove, ","))
+	if remove := slices.Concat(a.decision.Strip.List(), a.remove); len(remove) > 0 {
+		h.Set(httpheader.HeadersToRemove, strings.Join(remove, ","))
 	}
 	for _, f := range facts(a.decision) {
 		if value, ok := sendableValue(f.value); ok && value != "" {

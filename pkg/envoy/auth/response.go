@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -65,6 +66,7 @@ func (a *Answer) Append(b []byte) []byte {
 // appendOK appends the fields of an OkHttpResponse.
 func (a *Answer) appendOK(b []byte) []byte {
 	b = appendHeaders(b, okHeaders, a.toUpstream)
+	b = append(b, a.stripped.encode(a.decision.Strip)...)
 	for _, name := range a.remove {
 		b = wire.AppendText(b, okRemove, name)
 	}
@@ -73,6 +75,23 @@ func (a *Answer) appendOK(b []byte) []byte {
 		b = wire.AppendText(b, okRemoveQuery, name)
 	}
 	return b
+}
+
+// stripped are names in their form on the wire. Almost every answer of a service removes the same ones.
+type stripped struct {
+	names   *httpheader.Names
+	encoded []byte
+}
+
+// encode returns the form of the names, nil for none.
+func (s *stripped) encode(names *httpheader.Names) []byte {
+	if s.names != names {
+		s.names, s.encoded = names, nil
+		for _, name := range names.List() {
+			s.encoded = wire.AppendText(s.encoded, okRemove, name)
+		}
+	}
+	return s.encoded
 }
 
 // appendRefusal appends the fields of a DeniedHttpResponse.

@@ -31,7 +31,8 @@ func (c *Codec) addHeaders(list *reply.List, res *ratelimit.Result) {
 	if a := strictest(res); a != nil {
 		c.Headers.AddTriple(list, a, c.wait(a))
 	}
-	reply.Headers{}.Add(list, res, nil) // own headers of limits
+	var none reply.Headers
+	none.Add(list, res, nil) // own headers of limits
 }
 
 // strictest returns the limit that envoyproxy/ratelimit sends headers for: the last one that denies and is no quota,
