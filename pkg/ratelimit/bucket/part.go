@@ -2,7 +2,7 @@ package bucket
 
 // Split returns a request with the takes that belong to a part, and their indexes in r. Another store can decide it.
 func (r *Request) Split(belongs func(take int) bool) (part Request, index []int) {
-	part.At, part.Uncertain = r.At, r.Uncertain
+	part.At, part.Uncertain, part.Dry = r.At, r.Uncertain, r.Dry
 	for i := range r.Takes {
 		if belongs(i) {
 			part.Takes, index = append(part.Takes, r.Takes[i]), append(index, i)

@@ -64,6 +64,9 @@ type Request struct {
 	Takes []Take
 	// Uncertain means that another store may have charged the request already, and has not answered.
 	Uncertain bool
+	// Dry asks for the decision that the request would have now. Its store changes nothing, and Outcome.Seen has the
+	// buckets before the decision, also of a store that belongs to this process alone.
+	Dry bool
 	// byKey finds a take once there are many.
 	byKey map[string]int
 }
@@ -101,7 +104,8 @@ type Outcome struct {
 	// slice that it finds here if it is large enough.
 	Decisions []Decision
 	// Seen is what a shared store has shown of the bucket of each take, in the order of the request. It is empty if Err is
-	// set, and for a store that belongs to this process alone. A store reuses the slice, as that of Decisions.
+	// set, and for a store that belongs to this process alone, unless the request is Dry. A store reuses the slice, as
+	// that of Decisions.
 	Seen []Seen
 	// Origin is what decided.
 	Origin Origin
@@ -218,6 +222,16 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 		}
 	}
 	o.RetryAfter = w.retryAfter()
+}
+
+// DecideDry is Decide for a Dry request. The outcome also has the buckets before the decision.
+func (r *Request) DecideDry(now int64, loaded []Loaded, o *Outcome) {
+	seen := o.Seen[:0]
+	for i := range loaded {
+		seen = append(seen, Seen{State: loaded[i].State.Clone(), Reply: Reply{Clock: now}})
+	}
+	r.Decide(now, loaded, o)
+	o.Seen = seen
 }
 
 // fits reports whether all enforced takes fit, and one of the quotas if there are any.

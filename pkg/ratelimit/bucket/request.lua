@@ -52,8 +52,8 @@ local MAX_CLOCK_STEP = 2000000
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 
 -- The kind of a take: another one of the request follows, its details follow, the time of the request follows; or it
--- stands for a request without takes.
-local MORE, DETAILED, TIMED, NONE = 1, 2, 4, 8
+-- stands for a request without takes. With DRY, nothing of the request is written, and its texts are sent whole.
+local MORE, DETAILED, TIMED, NONE, DRY = 1, 2, 4, 8, 16
 local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
 local TAKE = '<BBdddddd'
 local DETAILS = '<BBddddd'
@@ -71,7 +71,7 @@ local note, prepare, remember -- once a take has a note
 
 while pos <= #args do
   local first_key, first_pos, first_note = k, pos, note
-  local now, timed, failure = clock, false, nil
+  local now, timed, dry, failure = clock, false, false, nil
   local notes, views -- by the index of the take
   local takes, text, mark, expires, detailed
   local allowed, assumed = true, nil
@@ -91,6 +91,7 @@ while pos <= #args do
       local role, counted, most, most_part, refund, refund_part, since = 0, 0, nil, nil, 0, 0, 0
       local noted
       if kind > MORE then
+        if kind >= DRY then kind, dry = kind - DRY, true end
         if kind == NONE then kind, takes, k = 0, 0, first_key end
         if kind >= TIMED then
           kind, timed = kind - TIMED, true
@@ -189,7 +190,7 @@ while pos <= #args do
           end
           if not text then
             text = ''
-          elseif view and not failure then
+          elseif view and not failure and not dry then
             views = views or {}
             views[takes] = view(requests, window, room, fits, x, text)
           end
@@ -217,7 +218,7 @@ while pos <= #args do
       if i < takes then
         text, mark, expires = texts[i], marks[i], expiries[i]
       end
-      if expires then
+      if expires and not dry then
         local done
         if notes and notes[i] and notes[i].till then done = remember(notes[i], now, timed) end
         if done and done.err then -- without its note, a refund is not given

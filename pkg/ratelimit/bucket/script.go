@@ -47,6 +47,7 @@ const (
 	detailed                  // its details follow
 	timed                     // the time of the request follows
 	none                      // a request without takes
+	dry                       // the request only shows its buckets
 )
 
 // takeBytes is the length of a take without details.
@@ -75,10 +76,13 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 		return append(append(b, none), make([]byte, takeBytes-1)...)
 	}
 	for i := range r.Takes {
-		t := &r.Takes[i]
-		kind, noted := byte(0), bool(notes) && t.Noted()
+		t, kind := &r.Takes[i], byte(0)
+		if r.Dry {
+			kind, t = dry, &Take{Limit: t.Limit, Floor: t.Floor}
+		}
+		noted := bool(notes) && r.Takes[i].Noted()
 		if i < len(r.Takes)-1 {
-			kind = more
+			kind |= more
 		}
 		if noted || t.CountDenied || t.Role != Enforce || t.Refund > 0 {
 			kind |= detailed
@@ -227,18 +231,33 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		if b.Cut, err = b.State.parse(t.Limit.Algorithm, text); err != nil {
 			return err
 		}
+		b.Reply, b.Clock = reply, now
+		if r.Dry {
+			continue
+		}
 		b.State.at(&t.Limit, now)
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
 		}
-		b.Reply, b.Clock = reply, now
 		if t.Limit.Requests == 0 { // the script has not read the bucket
 			b.Clock = 0
 		}
 	}
-	o.RetryAfter = w.retryAfter()
+	if o.RetryAfter = w.retryAfter(); r.Dry {
+		r.DecideSeen(now, o)
+	}
 	return nil
+}
+
+// DecideSeen is Decide for a Dry request, from the buckets in o.Seen.
+func (r *Request) DecideSeen(now int64, o *Outcome) {
+	loaded, seen := make([]Loaded, len(o.Seen)), slices.Clone(o.Seen)
+	for i := range seen {
+		loaded[i].State = seen[i].State.Clone()
+	}
+	r.Decide(now, loaded, o)
+	o.Seen = seen
 }
 
 // ScriptError is why the script could not decide a request.

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -30,7 +31,7 @@ func NewSpread(r *Request, place func(take int) int) *Spread {
 	for i := range r.Takes {
 		at := place(i)
 		for len(s.first) <= at {
-			s.first = append(s.first, &Part{Request: Request{At: r.At}})
+			s.first = append(s.first, &Part{Request: Request{At: r.At, Dry: r.Dry}})
 		}
 		s.first[at].add(i, firstTake(r.Takes[i]))
 	}
@@ -73,7 +74,7 @@ func (s *Spread) First() []*Part { return s.first }
 func (s *Spread) Split(p *Part) []*Part {
 	single := make([]*Part, len(p.takes))
 	for i, take := range p.takes {
-		single[i] = &Part{Request: Request{At: p.Request.At}}
+		single[i] = &Part{Request: Request{At: p.Request.At, Dry: p.Request.Dry}}
 		single[i].add(take, p.Request.Takes[i])
 	}
 	s.first, s.second = replaced(s.first, p, single), replaced(s.second, p, single)
@@ -91,6 +92,9 @@ func replaced(parts []*Part, p *Part, by []*Part) []*Part {
 // to be corrected.
 func (s *Spread) Settle() []*Part {
 	failed := s.err() != nil
+	if s.whole.Dry {
+		return nil
+	}
 	if !failed && fits(s.whole.Takes, s.decisions(make([]Decision, len(s.whole.Takes)))) {
 		return nil
 	}
@@ -158,6 +162,10 @@ func (s *Spread) Outcome(o *Outcome) {
 		*o = Outcome{Err: err}
 		return
 	}
+	if s.whole.Dry {
+		s.decideSeen(o)
+		return
+	}
 	decisions := s.decisions(o.begin(len(s.whole.Takes)))
 	o.Allowed = fits(s.whole.Takes, decisions)
 	var w waits
@@ -189,6 +197,17 @@ func (s *Spread) Outcome(o *Outcome) {
 		w.addQuota(wait)
 	}
 	o.RetryAfter = w.retryAfter()
+}
+
+// decideSeen decides a Dry request, at the earliest time of its parts.
+func (s *Spread) decideSeen(o *Outcome) {
+	o.begin(len(s.whole.Takes))
+	now := int64(math.MaxInt64)
+	for _, p := range s.first {
+		p.show(o)
+		now = min(now, p.Outcome.Seen[0].Clock)
+	}
+	s.whole.DecideSeen(now, o)
 }
 
 // rename makes errors of the script name takes of the whole request.

@@ -16,7 +16,12 @@ func (p pure) Start(_ context.Context, requests []bucket.Request, outcomes []buc
 	for i, r := range requests {
 		loaded := make([]bucket.Loaded, len(r.Takes))
 		for k, t := range r.Takes {
-			loaded[k].State = p[t.Key]
+			state := p[t.Key]
+			loaded[k].State = state.Clone() // a decision changes Grants in place
+		}
+		if r.Dry {
+			r.DecideDry(0, loaded, &outcomes[i])
+			continue
 		}
 		r.Decide(0, loaded, &outcomes[i])
 		for k, t := range r.Takes {

@@ -152,8 +152,9 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 		r, o := &requests[n], &outcomes[n]
 		room.grants = room.grants[:0]
 		slot := sh.Load(&d, &loaded[0].State, &room.grants)
-		r.Decide(now, loaded, o)
-		if loaded[0].Changed {
+		if r.Dry {
+			r.DecideDry(now, loaded, o)
+		} else if r.Decide(now, loaded, o); loaded[0].Changed {
 			expires := table.ExpiryAt(now + o.Decisions[0].ResetAfter)
 			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expires)
 		}
@@ -178,6 +179,10 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 	now := s.clock()
 	for i := range loaded {
 		s.table.Shard(&digests[i]).Load(&digests[i], &loaded[i].State, &room.grants)
+	}
+	if r.Dry {
+		r.DecideDry(now, loaded, o)
+		return
 	}
 	r.Decide(now, loaded, o)
 	for i := range loaded {

@@ -108,6 +108,11 @@ func (b *exchange) look(i int, r *bucket.Request, o *bucket.Outcome) {
 		if b.fromLease(r, o) || b.store.caches && b.denied(r, o) {
 			return
 		}
+		if r.Dry {
+			b.askDry(r)
+			b.add(*r, i)
+			return
+		}
 		for k := range r.Takes {
 			b.catchUp(r.At, &r.Takes[k], &b.known[k])
 		}
@@ -203,7 +208,11 @@ func (b *exchange) receive() {
 func (b *exchange) recordAll() {
 	defer b.store.caught()
 	for n := range b.sent {
-		b.record(&b.sent[n], &b.requests[n], &b.outcomes[n])
+		if r, o := &b.requests[n], &b.outcomes[n]; r.Dry {
+			b.answerDry(r, o)
+		} else {
+			b.record(&b.sent[n], r, o)
+		}
 	}
 	for i := range b.sentTakes {
 		b.sentTakes[i].take.Floor = nil

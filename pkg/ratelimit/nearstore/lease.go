@@ -100,11 +100,14 @@ func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 	b.shown.Decide(earliest, b.loaded, o)
 	for i := range r.Takes {
 		t, l, d := &r.Takes[i], b.known[i].lease, &o.Decisions[i]
-		l.units = b.leaseLeft(r, i) - int64(t.Cost)
-		l.count(t, earliest)
-		b.store.counts.leaseUsed.Add(t.Cost)
+		left := b.leaseLeft(r, i) - int64(t.Cost)
 		d.Allowed, d.RetryAfter, d.Delay = true, 0, 0
-		d.Remaining = min(t.Limit.Capacity(), d.Remaining+l.units)
+		d.Remaining = min(t.Limit.Capacity(), d.Remaining+left)
+		if !r.Dry {
+			l.units = left
+			l.count(t, earliest)
+			b.store.counts.leaseUsed.Add(t.Cost)
+		}
 	}
 	o.Allowed, o.RetryAfter, o.Origin = true, 0, bucket.FromLease
 	return true

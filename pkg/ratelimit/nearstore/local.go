@@ -52,6 +52,10 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
 		b.loaded[i] = bucket.Loaded{State: s}
 	}
+	if r.Dry {
+		r.DecideDry(t, b.loaded, o)
+		return
+	}
 	r.Decide(t, b.loaded, o)
 }
 
@@ -70,11 +74,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		if take.Limit.Requests == 0 || units == 0 && refund == 0 {
 			continue
 		}
-		if k.debt == nil {
-			k.debt = &debt{base: k.state}
-		}
-		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
-		k.limit = take.Limit
+		before := k.state
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
 			Limit: roomFor(n*units, take.Limit, &k.state, t), Cost: uint64(n * units), Refund: refund,
 			ChargedAt: take.ChargedAt, Role: bucket.Shadow, CountDenied: true,
@@ -86,6 +86,14 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		if n > 1 {
 			d.Remaining = max(0, take.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
 		}
+		if r.Dry {
+			continue
+		}
+		if k.debt == nil {
+			k.debt = &debt{base: before}
+		}
+		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
+		k.limit = take.Limit
 		if r.Uncertain {
 			k.uncertain(t, units)
 			b.store.counts.uncertain.Add(uint64(units))

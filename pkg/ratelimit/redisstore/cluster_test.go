@@ -36,7 +36,7 @@ func (s oneSlot) Start(ctx context.Context, batch []bucket.Request, outcomes []b
 	defer done()
 	tagged := make([]bucket.Request, len(batch))
 	for i, r := range batch {
-		tagged[i] = bucket.Request{At: r.At, Takes: slices.Clone(r.Takes)}
+		tagged[i] = bucket.Request{At: r.At, Dry: r.Dry, Takes: slices.Clone(r.Takes)}
 		for k := range r.Takes {
 			tagged[i].Takes[k].Key = slotTag + r.Takes[k].Key
 		}

@@ -87,6 +87,9 @@ func (w walk) run(t *testing.T, store Store, run string) {
 		for k, s := range steps {
 			batch[k] = w.request(t, s, run)
 		}
+		dry := batch[0]
+		dry.Dry = true
+		steps[0].compare(t, i, take(t, store, dry)[0]) // the later steps show that it has changed nothing
 		for k, o := range take(t, store, batch...) {
 			steps[k].compare(t, i+k, o)
 		}

@@ -1,0 +1,37 @@
+package nearstore
+
+import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+
+// askDry prepares a Dry request that the shared store answers. Nothing is noted of it.
+func (b *exchange) askDry(r *bucket.Request) {
+	for i := range r.Takes {
+		t, k := &r.Takes[i], &b.known[i]
+		if k.found && t.Limit.Requests > 0 && k.isSuspect(b.store.shared.Epoch(t)) && !k.base().Empty() {
+			t.Floor = k.floor()
+		}
+	}
+}
+
+// answerDry decides a Dry request again if Redis has yet to charge what was admitted here: it does so before the next
+// take of the bucket.
+func (b *exchange) answerDry(r *bucket.Request, o *bucket.Outcome) {
+	owing := false
+	b.name(r)
+	b.edit(func() {
+		for i := range r.Takes {
+			t, k := &r.Takes[i], &b.known[i]
+			if t.Floor = nil; o.Err != nil || t.Limit.Requests == 0 {
+				continue
+			}
+			seen := &o.Seen[i]
+			if units := k.owes(seen.Clock, b.store.replicas); units > 0 {
+				limit := wide(k.debt.room(t.Limit))
+				seen.State.Charge(&limit, seen.Clock, units)
+				owing = true
+			}
+		}
+	})
+	if owing {
+		r.DecideSeen(o.Seen[0].Clock, o)
+	}
+}
