@@ -15,12 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/authz"
 )
 
 const clientHelp = `extauthz client sends one call over gRPC, as Envoy does, and prints the answer.
@@ -41,36 +39,18 @@ func (p *program) client() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&client.Address, "address", "localhost:8081", "`HOST:PORT` of the service, or unix:PATH")
 	kind := flags.String("service", "ratelimit", "the service: ratelimit or ext_authz")
-	req := new(rlsv3.RateLimitRequest)
-	flags.StringVar(&req.Domain, "domain", "", "`DOMAIN` of the rules")
-	flags.Func("descriptor", "ratelimit: a descriptor, as `KEY=VALUE,...`; may be repeated",
-		command.DescriptorTo(&req.Descriptors))
-	flags.Uint32Var(&req.HitsAddend, "hits", 1, "ratelimit: how many hits the request counts as; 0 charges nothing")
-	method := flags.String("method", "GET", "ext_authz: `METHOD` of the request")
-	host := flags.String("host", "localhost", "ext_authz: `HOST` of the request")
-	path := flags.String("path", "/", "ext_authz: `PATH` of the request")
-	source := flags.String("source", "127.0.0.1", "ext_authz: `IP` address of the client")
-	list := flags.StringArray("header", nil, "ext_authz: a header, as `NAME:VALUE`, or @FILE with one a line; may be "+
-		"repeated")
+	request := addRequest(flags)
 	secured := command.AddTLSFlags(flags)
 	flags.DurationVar(&client.Timeout, "timeout", probeTimeout, "maximum wait for the answer")
 	output := command.OutputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		check := *kind == "ext_authz"
-		headers, err := command.Headers(*list)
+		if *kind != "ratelimit" && *kind != "ext_authz" {
+			return command.Usage("--service %q: want ratelimit or ext_authz", *kind)
+		}
+		call, err := request.read(*kind == "ext_authz")
 		switch {
 		case err != nil:
 			return err
-		case !check && *kind != "ratelimit":
-			return command.Usage("--service %q: want ratelimit or ext_authz", *kind)
-		case check && req.Descriptors != nil:
-			return command.Usage("--descriptor needs --service ratelimit")
-		case !check && len(headers) > 0:
-			return command.Usage("--header needs --service ext_authz")
-		case !check && req.Domain == "":
-			return command.Usage("missing --domain DOMAIN")
-		case !check && req.Descriptors == nil:
-			return command.Usage("missing --descriptor KEY=VALUE,...")
 		case client.Timeout <= 0:
 			return command.Usage("--timeout %s: want more than 0, such as 2s", client.Timeout)
 		}
@@ -79,21 +59,15 @@ func (p *program) client() *cobra.Command {
 		}
 		var answer proto.Message
 		var text string
-		if check {
+		switch call := call.(type) {
+		case *authv3.CheckRequest:
 			var res *authv3.CheckResponse
-			res, err = client.Check(c.Context(), checkRequest(req.Domain, *source, &authv3.AttributeContext_HttpRequest{
-				Method: *method, Host: *host, Path: *path, Scheme: "http", Protocol: "HTTP/1.1", Headers: headers,
-			}))
+			res, err = client.Check(c.Context(), call)
 			answer, text = res, checkText(res)
-		} else {
-			if req.HitsAddend == 0 { // a request without hits counts as one; only a descriptor can have none
-				for _, d := range req.Descriptors {
-					d.HitsAddend = wrapperspb.UInt64(0)
-				}
-			}
+		case *rlsv3.RateLimitRequest:
 			var res *rlsv3.RateLimitResponse
-			res, err = client.ShouldRateLimit(c.Context(), req)
-			answer, text = res, rateLimitText(req, res)
+			res, err = client.ShouldRateLimit(c.Context(), call)
+			answer, text = res, rateLimitText(call, res)
 		}
 		if err != nil {
 			return err
@@ -105,21 +79,6 @@ func (p *program) client() *cobra.Command {
 		return err
 	}
 	return c
-}
-
-// checkRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers.
-func checkRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
-	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
-	a := &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
-			SocketAddress: &corev3.SocketAddress{Address: source},
-		}}},
-		Request: &authv3.AttributeContext_Request{Http: r},
-	}
-	if domain != "" {
-		a.ContextExtensions = map[string]string{authz.DomainExtension: domain}
-	}
-	return &authv3.CheckRequest{Attributes: a}
 }
 
 // rateLimitText returns an answer of a rate limit service in words.

@@ -155,7 +155,11 @@ func (b *batch) answerLimit(c *call) {
 // enter takes a place in the queue for an answer that is held for a delay in µs. It returns false if there is none.
 func (f *Flow) enter(c *call, micros int64) bool {
 	delay := time.Duration(micros) * time.Microsecond
-	if delay > 0 {
+	switch {
+	case delay == 0:
+	case f.dry:
+		c.delay = delay
+	default:
 		if !f.cfg.Queue.Enter(c.deadline, delay) {
 			return false
 		}

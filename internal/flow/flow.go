@@ -68,6 +68,7 @@ type Flow struct {
 	counts  [len(Methods)]func() *telemetry.Method
 	batches sync.Pool // of *batch
 	dropped atomic.Uint64
+	dry     bool // see Dry
 	// overHTTP runs on the first check over HTTP, noAddress on the first whose decision depends on an unknown address.
 	overHTTP, noAddress sync.Once
 }
@@ -80,6 +81,16 @@ func New(cfg Config) *Flow {
 	}
 	f.batches.New = func() any { return newBatch(f) }
 	return f
+}
+
+// Dry returns a flow that decides as f would now, and changes nothing: see ratelimit.Limiter.Dry. a is the Dry
+// authorizer of f.
+func (f *Flow) Dry(a Authorizer) *Flow {
+	cfg := f.cfg
+	cfg.Limiter, cfg.Authorizer, cfg.Log, cfg.Traces = cfg.Limiter.Dry(), a, nil, nil
+	dry := New(cfg)
+	dry.dry = true
+	return dry
 }
 
 // DroppedHeaders returns how many headers of checks could not be sent because of their name or value.

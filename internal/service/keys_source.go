@@ -24,7 +24,8 @@ import (
 // keySource holds the API keys of a file, of Redis or of both, and follows their changes.
 type keySource struct {
 	// keys checks the API keys of requests. It is never nil.
-	keys *apikey.Keys
+	keys   *apikey.Keys
+	secret *apikey.Secret
 
 	log *slog.Logger
 	// file has the keys of API_KEYS_FILE, shared those in Redis, and demo that of the sample. Keys of the file win.
@@ -69,7 +70,7 @@ func openKeys(ctx context.Context, s *settings.Settings, rules *loadedRules, log
 	if err != nil {
 		return nil, err
 	}
-	k.keys = apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
+	k.secret, k.keys = secret, apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
 	}
@@ -93,6 +94,7 @@ func secretFor(s *settings.Settings, rules *loadedRules) (*apikey.Secret, error)
 	switch {
 	case s.Keys.Configured():
 		return ServerSecret(s.Keys)
+	case rules.offline:
 	case usesKeys(rules.first.Policies) && !rules.sample && s.UsesRedis():
 		return nil, fmt.Errorf("the rules require API keys.\n%w", errNoSecret)
 	case usesKeys(rules.first.Policies) && !rules.sample:

@@ -20,6 +20,8 @@ import (
 type loadedRules struct {
 	// sample is true if nothing is configured and the built-in rules are served.
 	sample bool
+	// offline is true if the rules are those of a command. Without configured API keys, there are none.
+	offline bool
 	// kind is the kind of the source as an attribute of logs. name is the directory or the xDS server, without secrets.
 	kind, name string
 	watcher    rules.Source   // nil for the sample

@@ -30,6 +30,8 @@ type Config struct {
 	Stderr io.Writer
 	// Terminal is true if Stderr is a terminal, where the operator can press Ctrl-C.
 	Terminal bool
+	// Clock is the time of the memory store, in µs since 1970. Default: memstore.Config.Clock.
+	Clock func() int64
 }
 
 // Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
@@ -47,8 +49,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer stores.close()
-	rules, err := openRules(ctx, stores)
-	if err != nil || rules == nil {
+	loaded, err := loadRules(ctx, cfg.Settings, base.files, base.log)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	rules, err := openRules(ctx, stores, loaded)
+	if err != nil {
 		return err
 	}
 	defer rules.check.tokens.Close()
@@ -92,13 +98,9 @@ type activeRules struct {
 	ready  *health
 }
 
-// openRules loads the rules and activates them. It returns nil if ctx is done before an xDS server has sent rules.
-func openRules(ctx context.Context, st *stores) (*activeRules, error) {
+// openRules activates the rules that were loaded.
+func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRules, error) {
 	s := st.Settings
-	loaded, err := loadRules(ctx, s, st.files, st.log)
-	if err != nil || ctx.Err() != nil {
-		return nil, err
-	}
 	keys, err := openKeys(ctx, s, loaded, st.log)
 	if err != nil {
 		return nil, err
@@ -165,7 +167,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
-	deciding.Missed = telemetry.LogMisses(rules.log)
+	deciding.Missed, deciding.Clock = telemetry.LogMisses(rules.log), rules.Clock
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,

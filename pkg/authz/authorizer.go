@@ -61,6 +61,13 @@ func New(cfg Config) *Authorizer {
 	return a
 }
 
+// Dry returns an authorizer that decides as a does, and counts and reports nothing.
+func (a *Authorizer) Dry() *Authorizer {
+	cfg := a.cfg
+	cfg.OnUntrustedHops = nil
+	return New(cfg)
+}
+
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
 const DomainExtension = "domain"
 

@@ -46,6 +46,16 @@ const (
 // Words returns the words of a rule file for requirements.
 func (Requirement) Words() []string { return []string{"open", "credential", "denied"} }
 
+func (r Requirement) String() string {
+	switch r {
+	case Open:
+		return "open"
+	case Denied:
+		return "denied"
+	}
+	return "credential"
+}
+
 // UnmarshalText reads a word of Words.
 func (r *Requirement) UnmarshalText(text []byte) (err error) {
 	*r, err = suggest.Value(text, r.Words(), Open, NeedCredential, Denied)

@@ -79,6 +79,7 @@ type Limiter struct {
 	misses  *misses
 	cache   *localCache // nil for none
 	waiting sync.Pool   // of *waiting, for DecideAll
+	dry     bool        // see Dry
 }
 
 // New returns a limiter.
@@ -87,6 +88,14 @@ func New(cfg Config) *Limiter {
 	l := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}
 	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
+}
+
+// Dry returns a limiter that decides as l would now, and changes nothing: it charges no bucket, takes no place, counts
+// and reports nothing.
+func (l *Limiter) Dry() *Limiter {
+	dry := New(l.cfg)
+	dry.cache, dry.dry = l.cache, true
+	return dry
 }
 
 // Totals returns the counters that belong to no rule.
@@ -110,6 +119,9 @@ var ErrNoRules = errors.New("no rate limit configuration loaded")
 var ErrUnanswered = errors.New("internal error")
 
 func (l *Limiter) countStoreError(err error, policy StoreErrorPolicy) {
+	if l.dry {
+		return
+	}
 	l.totals.StoreErrors[policy].Add(1)
 	if errors.Is(err, ErrOutcomeUnknown) {
 		l.totals.UnknownOutcomes.Add(1)

@@ -1,9 +1,37 @@
 package ratelimit
 
 import (
+	"strings"
+
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
+
+// Bucket is what a bucket holds.
+type Bucket struct {
+	Key string
+	// Descriptor is the index of the descriptor in the query.
+	Descriptor int
+	// Used is the units in use, rounded up, of so many in all.
+	Used, Capacity int64
+	// Charge is the units that a decision would charge now.
+	Charge int64
+}
+
+// bucketOf returns what a Dry request has seen of the bucket of take i.
+func bucketOf(t *bucket.Take, o *bucket.Outcome, i, descriptor int) *Bucket {
+	d := &o.Decisions[i]
+	b := &Bucket{
+		Descriptor: descriptor, Key: strings.Clone(t.Key), Capacity: t.Capacity(), Charge: t.Charged(d.Allowed, o.Allowed),
+	}
+	if i < len(o.Seen) {
+		seen := &o.Seen[i]
+		b.Used = seen.State.Used(&t.Limit, seen.Clock)
+	} else { // it was decided by a lease or from the denial cache
+		b.Used = max(0, b.Capacity-d.Remaining-b.Charge)
+	}
+	return b
+}
 
 // Located is a bucket of a rule.
 type Located struct {

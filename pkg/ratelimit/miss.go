@@ -53,6 +53,23 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 	return m.unmatched()
 }
 
+// Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing
+// matches: "`tenant` (shop.yaml:4)".
+func (r *Rules) Matched(domain string, entries []descriptors.Entry) (places []string) {
+	root := r.domains[domain]
+	if root == nil {
+		return nil
+	}
+	for i := range entries {
+		last, matched := root.Walk(entries[:i+1])
+		if matched <= i {
+			break
+		}
+		places = append(places, last.Value.node.describe())
+	}
+	return places
+}
+
 // PossibleEntry is an entry that a configuration of Envoy makes of requests.
 type PossibleEntry struct {
 	descriptors.Entry

@@ -110,12 +110,18 @@ func (m *misses) isNew(domain string, entries []descriptors.Entry, now time.Time
 
 // unknownDomain counts and reports a request for a domain without rules.
 func (l *Limiter) unknownDomain(rules *Rules, domain string) {
+	if l.dry {
+		return
+	}
 	l.misses.of(domain, false).UnknownDomain.Add(1)
 	l.report(rules, domain, nil)
 }
 
 // unmatched counts and reports a descriptor that no rule matches.
 func (l *Limiter) unmatched(rules *Rules, domain string, entries []descriptors.Entry) {
+	if l.dry {
+		return
+	}
 	l.misses.of(domain, true).Unmatched.Add(1)
 	l.report(rules, domain, entries)
 }

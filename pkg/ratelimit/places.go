@@ -30,6 +30,12 @@ func (p *Plan) takePlaces() {
 		if a.limit.MaxDelay == 0 || a.limit.Shadow || slices.Contains(p.places, rule.held) {
 			continue
 		}
+		if p.limiter.dry {
+			if rule.held.Load() >= most {
+				p.hold = 0
+			}
+			continue
+		}
 		p.places = append(p.places, rule.held)
 		if rule.held.Add(1) > most {
 			p.LeavePlaces()

@@ -234,6 +234,7 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 // addTakes adds a take for each limit to the request, with its key in the memory of the rounds. It leaves out limits
 // that the local cache denies.
 func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
+	r.Dry = p.limiter.dry
 	quotasCanDeny := p.quotasCanDeny()
 	p.counted = p.countsOnly()
 	cache := p.limiter.cache

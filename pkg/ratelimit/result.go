@@ -140,6 +140,9 @@ type Applied struct {
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
 	Quota bool
 
+	// Bucket is the bucket before the decision of a Dry limiter, nil for any other limiter.
+	Bucket *Bucket
+
 	cached bool   // the local cache denies it
 	left   uint32 // what was left before, if compare has decided; 32 bits, or each result would need more memory
 }
@@ -196,10 +199,16 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 			Limit: a.limit, Shadow: a.limit.Shadow, Quota: p.role(s.Rule, a.limit) == bucket.Quota, cached: a.cached > 0,
 		}
 		if applied.cached {
+			if p.limiter.dry {
+				applied.Bucket = &Bucket{Descriptor: a.descriptor, Capacity: a.limit.Requests, Used: a.limit.Requests}
+			}
 			continue
 		}
 		t := &takes[a.take]
 		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
+		if p.limiter.dry {
+			applied.Bucket = bucketOf(t, o, a.take, a.descriptor)
+		}
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 			res.Delay = max(res.Delay, applied.Decision.Delay)
@@ -259,6 +268,9 @@ func (a *Applied) denial() uint64 {
 
 // count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
 func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
+	if p.limiter.dry {
+		return
+	}
 	c, hits := p.counters(rule, a.Limit, d)
 	capacity := a.Limit.Capacity()
 	if a.Limit.MaxDelay > 0 {

@@ -163,6 +163,7 @@ func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Ap
 		d.RetryAfter = d.ResetAfter
 	}
 	switch {
+	case p.limiter.dry:
 	case own.Refund > 0:
 		p.limiter.cache.note(t.Key, 0)
 	case !d.Allowed:

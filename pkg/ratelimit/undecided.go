@@ -18,7 +18,7 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 		p.err = o.Err
 		p.limiter.countStoreError(o.Err, 0)
 		for i, a := range p.limits {
-			if i == 0 || p.limits[i-1].descriptor != a.descriptor {
+			if !p.limiter.dry && (i == 0 || p.limits[i-1].descriptor != a.descriptor) {
 				c, hits := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
 				c.Failed.Add(hits)
 			}
@@ -32,7 +32,7 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 		}
 	}
 	p.limiter.countStoreError(o.Err, policy)
-	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown)
+	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown) && !r.Dry
 	pass(r, o)
 	p.decider = FromPolicyAllow
 	switch policy {

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/strictyaml"
+)
+
+func (p *program) explain() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain [RULES...]",
+		Short: "Show why a request passes or not",
+		Long: `extauthz explain decides a request and shows why: the credential, the access rule, the rules that match
+each descriptor or why none does, the buckets with what is used, the answer and its headers.
+It charges nothing and writes nothing. The exit code is 0 for every decision.
+
+With RULES (files or directories) no service is needed, and the buckets are empty. API_KEYS_FILE names the API keys.
+With --debug it asks a running service on its debug listener.
+With neither, it needs the environment of the service, and shows its buckets in Redis.`,
+		Example: `  extauthz explain rules --domain shop --descriptor tenant=acme
+  extauthz explain rules --method POST --path /v1/orders --header @key.txt
+  extauthz explain --debug localhost:6070 --domain shop --descriptor tenant=acme
+  extauthz explain rules --request captured.json -o json`,
+	}
+	request := addRequest(c.Flags())
+	captured := c.Flags().String("request", "", "`FILE` with a CheckRequest or RateLimitRequest in JSON, - for standard input")
+	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
+	output := command.OutputFlag(c, "text", "json")
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, rules []string) error {
+		if *debug != "" && rules != nil {
+			return command.Usage("--debug asks a service, which has its own rules: leave out %s", strings.Join(rules, " "))
+		}
+		text, err := p.requestText(*captured, request)
+		if err != nil {
+			return err
+		}
+		var e *inspect.Explanation
+		if *debug != "" {
+			e = new(inspect.Explanation)
+			err = askDebug(ctx, *debug, "/explain", text, e)
+		} else {
+			e, err = explainOffline(ctx, service.OfflineConfig{
+				Config: service.Config{Settings: s, Stderr: io.Discard}, Rules: rules, Stdin: p.Stdin,
+			}, text)
+		}
+		if err != nil {
+			return err
+		}
+		return output.Print(p.Stdout, e, func() error { return p.printExplanation(e) })
+	})
+	return c
+}
+
+// requestText returns the request in JSON: that of a file, or that of the flags.
+func (p *program) requestText(path string, flags *requestFlags) ([]byte, error) {
+	switch path {
+	case "":
+		request, err := flags.read(flags.limit.Descriptors == nil)
+		if err != nil {
+			return nil, err
+		}
+		return protojson.Marshal(request)
+	case strictyaml.Stdin:
+		return io.ReadAll(p.Stdin)
+	}
+	return os.ReadFile(path)
+}
+
+func explainOffline(ctx context.Context, cfg service.OfflineConfig, text []byte) (*inspect.Explanation, error) {
+	m, message, err := inspect.FromJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	o, err := service.OpenOffline(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	return o.Explain(ctx, m, message), nil
+}
+
+// printExplanation prints the explanation, and the answer as extauthz client does.
+func (p *program) printExplanation(e *inspect.Explanation) error {
+	var b strings.Builder
+	e.Text(&b)
+	if check := new(authv3.CheckResponse); e.Service == "ext_authz" && protojson.Unmarshal(e.Answer, check) == nil {
+		b.WriteString(checkText(check))
+	}
+	if limit := new(rlsv3.RateLimitResponse); e.Service == "ratelimit" && protojson.Unmarshal(e.Answer, limit) == nil {
+		for _, h := range limit.GetResponseHeadersToAdd() {
+			writeHeader(&b, "", h)
+		}
+	}
+	_, err := io.WriteString(p.Stdout, b.String())
+	return err
+}
+
+// debugPatience bounds a call of the debug listener.
+const debugPatience = 10 * time.Second
+
+// askDebug sends a request in JSON to the debug listener of a running service, and reads its answer into v. A nil body
+// is a GET.
+func askDebug(ctx context.Context, address, path string, body []byte, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, debugPatience)
+	defer cancel()
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(address, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return command.Usage("--debug %q: %w", address, err)
+	}
+	res, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("%w: is it the debug listener (DEBUG_PORT, 6070 by default) of a running service?", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxDebugAnswer))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, cmp.Or(strings.TrimSpace(string(answer)), "no text"))
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s%s: %w", address, path, err)
+	}
+	return nil
+}
+
+// maxDebugAnswer bounds an answer of the debug listener.
+const maxDebugAnswer = 64 << 20

@@ -1,0 +1,80 @@
+package main
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// requestFlags are the flags of a request to one of the two services.
+type requestFlags struct {
+	limit   *rlsv3.RateLimitRequest
+	check   *authv3.AttributeContext_HttpRequest
+	source  string
+	headers []string
+}
+
+func addRequest(flags *pflag.FlagSet) *requestFlags {
+	r := &requestFlags{limit: new(rlsv3.RateLimitRequest), check: &authv3.AttributeContext_HttpRequest{
+		Scheme: "http", Protocol: "HTTP/1.1",
+	}}
+	flags.StringVar(&r.limit.Domain, "domain", "", "`DOMAIN` of the rules")
+	flags.Func("descriptor", "ratelimit: a descriptor, as `KEY=VALUE,...`; may be repeated",
+		command.DescriptorTo(&r.limit.Descriptors))
+	flags.Uint32Var(&r.limit.HitsAddend, "hits", 1,
+		"ratelimit: how many hits the request counts as; 0 charges nothing")
+	flags.StringVar(&r.check.Method, "method", "GET", "ext_authz: `METHOD` of the request")
+	flags.StringVar(&r.check.Host, "host", "localhost", "ext_authz: `HOST` of the request")
+	flags.StringVar(&r.check.Path, "path", "/", "ext_authz: `PATH` of the request")
+	flags.StringVar(&r.source, "source", "127.0.0.1", "ext_authz: `IP` address of the client")
+	flags.StringArrayVar(&r.headers, "header", nil,
+		"ext_authz: a header, as `NAME:VALUE`, or @FILE with one a line; may be repeated")
+	return r
+}
+
+// read returns the request: an *authv3.CheckRequest for a check, else an *rlsv3.RateLimitRequest.
+func (r *requestFlags) read(check bool) (proto.Message, error) {
+	headers, err := command.Headers(r.headers)
+	switch {
+	case err != nil:
+		return nil, err
+	case check && r.limit.Descriptors != nil:
+		return nil, command.Usage("--descriptor is for the service ratelimit, not for ext_authz")
+	case !check && len(headers) > 0:
+		return nil, command.Usage("--header is for the service ext_authz, not for ratelimit")
+	case !check && r.limit.Domain == "":
+		return nil, command.Usage("missing --domain DOMAIN")
+	case !check && r.limit.Descriptors == nil:
+		return nil, command.Usage("missing --descriptor KEY=VALUE,...")
+	case check:
+		r.check.Headers = headers
+		return checkRequest(r.limit.Domain, r.source, r.check), nil
+	}
+	if r.limit.HitsAddend == 0 { // a request without hits counts as one; only a descriptor can have none
+		for _, d := range r.limit.Descriptors {
+			d.HitsAddend = wrapperspb.UInt64(0)
+		}
+	}
+	return r.limit, nil
+}
+
+// checkRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers.
+func checkRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
+	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
+	a := &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: source},
+		}}},
+		Request: &authv3.AttributeContext_Request{Http: r},
+	}
+	if domain != "" {
+		a.ContextExtensions = map[string]string{authz.DomainExtension: domain}
+	}
+	return &authv3.CheckRequest{Attributes: a}
+}

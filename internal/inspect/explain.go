@@ -1,0 +1,344 @@
+// Package inspect answers the questions of operators about decisions: why a request passes or not, and what its buckets
+// hold. Each answer is one value, which commands print as text or JSON and the debug listener serves.
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Explanation is why a request would pass now or not.
+type Explanation struct {
+	// Service is ratelimit or ext_authz.
+	Service string `json:"service"`
+	Domain  string `json:"domain,omitempty"`
+	// Access and the credentials are those of ext_authz.
+	Access      *AccessRule  `json:"access,omitempty"`
+	Credentials []Credential `json:"credentials,omitempty"`
+	// Descriptors are what the request counts against. Refused means that they are those of `refused`, because the request
+	// has no valid credential.
+	Descriptors []Descriptor `json:"descriptors,omitempty"`
+	Refused     bool         `json:"refused,omitempty"`
+
+	// Verdict is allowed, refused or undecided. Reason is as in the log of decisions, and Cause what is wrong with the
+	// credential.
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason"`
+	Cause   string `json:"cause,omitempty"`
+	// Absent are the claims that the policy names and the token lacks.
+	Absent []string `json:"absent_claims,omitempty"`
+	// Rule is the rule of the tightest limit, and DecidedBy what decided.
+	Rule      string `json:"rule,omitempty"`
+	DecidedBy string `json:"decided_by,omitempty"`
+	// Status is the HTTP status of a refusal by ext_authz. RetryAfter is in seconds, 0 if waiting does not help.
+	Status     int   `json:"status,omitempty"`
+	RetryAfter int64 `json:"retry_after,omitempty"`
+	// Held is how long the answer would be held for max_delay, in seconds.
+	Held float64 `json:"held,omitempty"`
+	// Answer is the message to Envoy. Error replaces it if the call fails.
+	Answer json.RawMessage `json:"answer,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// AccessRule is the access rule that a request matches.
+type AccessRule struct {
+	// At is the position of the rule; "" if none matches, so that a credential is needed.
+	At      string   `json:"at,omitempty"`
+	Require string   `json:"require"`
+	Scopes  []string `json:"scopes,omitempty"`
+}
+
+// Credential is a credential that the policy accepts, in the order in which it looks for them.
+type Credential struct {
+	Kind  string `json:"kind"`
+	Place string `json:"place"`
+	// Carried means that the request carries it. The policy looks for no other credential then. The fields of a valid one
+	// follow.
+	Carried bool   `json:"carried"`
+	Valid   bool   `json:"valid,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Plan    string `json:"plan,omitempty"`
+	KeyID   string `json:"key_id,omitempty"`
+}
+
+// Descriptor is a descriptor and what the rules make of it.
+type Descriptor struct {
+	Entries []Entry `json:"entries"`
+	// Matched are the places of the rules that match, one for each entry. Miss is why no rule applies, "" if one does.
+	Matched []string `json:"matched,omitempty"`
+	Miss    string   `json:"miss,omitempty"`
+	Rule    string   `json:"rule,omitempty"`
+	At      string   `json:"at,omitempty"`
+	// Unlimited means that the rule has no limit.
+	Unlimited bool     `json:"unlimited,omitempty"`
+	Buckets   []Bucket `json:"buckets,omitempty"`
+}
+
+// Entry is an entry of a descriptor.
+type Entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Explain decides a message of Envoy with a Dry flow, and explains the decision. rules are the active ones.
+func Explain(ctx context.Context, f *flow.Flow, rules *ratelimit.Rules, m flow.Method, message string) *Explanation {
+	return Explained(m, f.Decide(ctx, m, message), rules)
+}
+
+// Explained returns the explanation of a decision. Only that of a Dry flow has buckets.
+func Explained(m flow.Method, d *flow.Decided, rules *ratelimit.Rules) *Explanation {
+	e := &Explanation{Service: "ratelimit", Held: d.Delay.Seconds()}
+	if d.Query != nil {
+		e.Domain = d.Query.Domain
+		if d.Query.Rules != nil {
+			rules = d.Query.Rules
+		}
+		e.Descriptors = describe(rules, d.Query, d.Result)
+	}
+	if m == flow.Check {
+		e.Service = "ext_authz"
+		e.explainCheck(d.Pending)
+	} else {
+		e.explainResult(d.Result)
+	}
+	if d.Err != nil {
+		_, e.Error = flow.Status(d.Err)
+		e.Verdict, e.Reason = "undecided", "undecided"
+		return e
+	}
+	e.Answer = answerJSON(m, d.Reply)
+	return e
+}
+
+func (e *Explanation) explainCheck(p *authz.Pending) {
+	if p == nil { // the message is malformed
+		return
+	}
+	d := &p.Decision
+	e.Domain, e.Reason, e.Cause, e.Absent, e.Refused = d.Domain, string(d.Reason), d.Cause, d.Absent, p.Query.Refused
+	if way := p.Way(); way != nil {
+		e.Access = &AccessRule{
+			At: way.Access.Position, Require: way.Access.Require.String(), Scopes: way.Access.Scopes,
+		}
+		for _, tried := range way.Tried {
+			c := Credential{Kind: tried.Kind, Place: tried.Place, Carried: tried.Carried}
+			if id := &d.Identity; tried.Carried && id.Method == tried.Kind {
+				c.Valid, c.Owner, c.Plan, c.KeyID = true, id.Owner, id.Plan, id.KeyID
+			}
+			e.Credentials = append(e.Credentials, c)
+		}
+	}
+	e.explainResult(d.Limits)
+	switch d.Verdict {
+	case authz.Allowed:
+		e.Verdict = "allowed"
+	case authz.Undecided:
+		e.Verdict, e.Status = "undecided", d.Status
+	default:
+		e.Verdict, e.Status = "refused", d.Status
+	}
+}
+
+// explainResult adds what a result of the limiter tells, nil for none.
+func (e *Explanation) explainResult(res *ratelimit.Result) {
+	e.Verdict = "allowed"
+	if e.Reason == "" {
+		e.Reason = "allowed"
+	}
+	if res == nil {
+		return
+	}
+	e.Rule, e.DecidedBy = res.Tightest().RuleName(), res.DecidedBy()
+	if res.Allowed {
+		return
+	}
+	e.Verdict = "refused"
+	if e.Service == "ratelimit" {
+		e.Reason = "over_limit"
+	}
+	if res.RetryAfter > 0 {
+		e.RetryAfter = ratelimit.Seconds(res.RetryAfter)
+	}
+}
+
+// describe explains the descriptors of a query.
+func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result) (list []Descriptor) {
+	for i := range q.Descriptors {
+		entries := q.Descriptors[i].Entries
+		var d Descriptor
+		for _, entry := range entries {
+			d.Entries = append(d.Entries, Entry{entry.Key, entry.Value})
+		}
+		if rules != nil {
+			d.Matched = rules.Matched(q.Domain, entries)
+			d.Miss = rules.Miss(q.Domain, entries, ratelimit.ShowValues)
+		}
+		if res != nil && i < len(res.Statuses) {
+			s := &res.Statuses[i]
+			if s.Rule != nil {
+				d.Rule, d.At, d.Unlimited = s.Rule.Name, s.Rule.Node.Position, s.Unlimited
+			}
+			for k := range res.Limits {
+				if b := res.Limits[k].Bucket; b != nil && b.Descriptor == i {
+					d.Buckets = append(d.Buckets, bucketOf(&res.Limits[k]))
+				}
+			}
+			if s.Binding != nil && s.Rule == nil {
+				d.Rule, d.Miss = s.RuleName(), "" // the request brings its limit
+			}
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// answerJSON returns a message to Envoy in JSON.
+func answerJSON(m flow.Method, message []byte) json.RawMessage {
+	var answer proto.Message = new(rlsv3.RateLimitResponse)
+	if m == flow.Check {
+		answer = new(authv3.CheckResponse)
+	}
+	if proto.Unmarshal(message, answer) != nil {
+		return nil // the codecs' tests show that this cannot happen
+	}
+	spaced, err := protojson.Marshal(answer)
+	if err != nil {
+		return nil
+	}
+	var compact bytes.Buffer // protojson adds spaces in some builds, on purpose
+	if json.Compact(&compact, spaced) != nil {
+		return nil
+	}
+	return compact.Bytes()
+}
+
+// errRequest is the error for a text that is no request of either service.
+var errRequest = errors.New(`want a CheckRequest, such as {"attributes": {"request": {"http": {"method": "GET", ` +
+	`"path": "/"}}}}, or a RateLimitRequest, such as ` + rls.Example)
+
+// FromJSON returns the message that a text has in JSON: a CheckRequest or a RateLimitRequest.
+func FromJSON(text []byte) (m flow.Method, message string, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return 0, "", fmt.Errorf("no JSON: %w; %w", err, errRequest)
+	}
+	var b []byte
+	switch {
+	case fields["attributes"] != nil:
+		m = flow.Check
+		b, err = auth.FromJSON(text)
+	case fields["descriptors"] != nil || fields["domain"] != nil:
+		b, err = rls.FromJSON(text)
+	default:
+		err = errRequest
+	}
+	return m, string(b), err
+}
+
+// Text writes the explanation for people. It does not have the answer.
+func (e *Explanation) Text(w io.Writer) {
+	fmt.Fprint(w, e.Service)
+	if e.Domain != "" {
+		fmt.Fprintf(w, ", domain %s", e.Domain)
+	}
+	fmt.Fprintln(w)
+	if a := e.Access; a != nil {
+		fmt.Fprintf(w, "access       %s\n", a.text())
+	}
+	for _, c := range e.Credentials {
+		fmt.Fprintf(w, "credential   %s, %s: %s\n", c.Kind, c.Place, c.text(e))
+	}
+	for i := range e.Descriptors {
+		e.Descriptors[i].write(w)
+	}
+	fmt.Fprintf(w, "=> %s\n", e.verdict())
+}
+
+func (c *Credential) text(e *Explanation) string {
+	switch {
+	case !c.Carried:
+		return "absent"
+	case !c.Valid && e.Cause != "":
+		return "not valid (" + e.Cause + ")"
+	case !c.Valid:
+		return "not valid"
+	}
+	parts := []string{"owner " + c.Owner}
+	if c.Plan != "" {
+		parts = append(parts, "plan "+c.Plan)
+	}
+	if c.KeyID != "" {
+		parts = append(parts, "key_id "+c.KeyID)
+	}
+	return "valid (" + strings.Join(parts, ", ") + ")"
+}
+
+func (a *AccessRule) text() string {
+	text := "no rule matches, so a credential is needed"
+	if a.At != "" {
+		text = a.At + ": " + a.Require
+	}
+	if len(a.Scopes) > 0 {
+		text += " with scopes " + strings.Join(a.Scopes, ", ")
+	}
+	return text
+}
+
+func (d *Descriptor) write(w io.Writer) {
+	var pairs []string
+	for _, entry := range d.Entries {
+		pairs = append(pairs, entry.Key+"="+entry.Value)
+	}
+	fmt.Fprintf(w, "descriptor   %s\n", strings.Join(pairs, ","))
+	for _, place := range d.Matched {
+		fmt.Fprintf(w, "  matched    %s\n", place)
+	}
+	switch {
+	case d.Miss != "":
+		fmt.Fprintf(w, "  no limit   %s\n", d.Miss)
+	case d.Unlimited:
+		fmt.Fprintf(w, "  no limit   the rule %s is unlimited\n", d.Rule)
+	}
+	for i := range d.Buckets {
+		fmt.Fprintf(w, "  bucket     %s\n", d.Buckets[i].text())
+	}
+}
+
+func (e *Explanation) verdict() string {
+	parts := []string{e.Verdict}
+	if e.Reason != e.Verdict {
+		parts = append(parts, e.Reason)
+	}
+	if e.Status != 0 {
+		parts = append(parts, fmt.Sprintf("status %d", e.Status))
+	}
+	if e.RetryAfter > 0 {
+		parts = append(parts, fmt.Sprintf("retry after %d s", e.RetryAfter))
+	}
+	if e.Held > 0 {
+		parts = append(parts, fmt.Sprintf("held for %g s", e.Held))
+	}
+	if e.DecidedBy != "" && e.DecidedBy != "store" {
+		parts = append(parts, "decided by "+e.DecidedBy)
+	}
+	if e.Error != "" {
+		parts = append(parts, e.Error)
+	}
+	return strings.Join(parts, ", ") + " (nothing was charged)"
+}

@@ -1,0 +1,113 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/rules/file"
+)
+
+// Explain returns why a message of Envoy would pass now or not. It changes nothing.
+func (r *requests) Explain(ctx context.Context, m flow.Method, message string) *inspect.Explanation {
+	return inspect.Explain(ctx, r.Flow.Dry(r.check.authorizer.Dry()), r.live.Limits(), m, message)
+}
+
+// serveExplain serves /explain on the debug listener: a request of Envoy in JSON.
+func (r *requests) serveExplain(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
+	if err != nil {
+		http.Error(w, "the request could not be read: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	m, message, err := inspect.FromJSON(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, r.Explain(request.Context(), m, message))
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("content-type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // an error means that the client has gone
+}
+
+// Offline decides requests as the service would, without serving.
+type Offline struct{ *requests }
+
+// OfflineConfig are the settings of an Offline.
+type OfflineConfig struct {
+	Config
+	// Rules are paths of rule files. nil means those that the settings name; the buckets are then those of Redis, if the
+	// settings name one.
+	Rules []string
+	Stdin io.Reader
+}
+
+// OpenOffline opens all that decides requests. The caller must close it.
+func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
+	s := *cfg.Settings
+	s.Memory.SnapshotPath = "" // it belongs to a running service
+	cfg.Settings = &s
+	base, err := newProcess(cfg.Config)
+	if err != nil {
+		return nil, err
+	}
+	base.log = slog.New(slog.DiscardHandler) // the command prints its error
+	loaded := &loadedRules{kind: "directory", name: strings.Join(cfg.Rules, ", ")}
+	if cfg.Rules == nil {
+		loaded, err = loadRules(ctx, &s, base.files, base.log)
+	} else {
+		s.Limits.Backend, loaded.offline = "memory", true
+		loaded.first, loaded.problems = file.Check(cfg.Rules, cfg.Stdin, RuleConfig(&s))
+		if loaded.problems.HasErrors() {
+			err = loaded.problems.Err()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	stores, err := openStores(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := openRules(ctx, stores, loaded)
+	if err != nil {
+		stores.close()
+		return nil, err
+	}
+	r, err := openRequests(ctx, rules)
+	if err != nil {
+		rules.check.tokens.Close()
+		stores.close()
+		return nil, err
+	}
+	return &Offline{r}, nil
+}
+
+// SetKeys sets API keys beside those that are configured, by their texts.
+func (o *Offline) SetKeys(keys map[string]apikey.Record) {
+	var records []apikey.Record
+	for text, r := range keys {
+		r.Hash, r.Weak = o.keys.secret.Hash(text), true
+		records = append(records, r)
+	}
+	o.keys.demo.Replace(records)
+}
+
+// Close closes what was opened.
+func (o *Offline) Close() {
+	o.requests.close()
+	o.check.tokens.Close()
+	o.stores.close()
+}
