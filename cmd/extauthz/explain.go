@@ -41,7 +41,8 @@ With neither, it needs the environment of the service, and shows its buckets in 
   extauthz explain rules --request captured.json -o json`,
 	}
 	request := addRequest(c.Flags())
-	captured := c.Flags().String("request", "", "`FILE` with a CheckRequest or RateLimitRequest in JSON, - for standard input")
+	captured := c.Flags().String("request", "",
+		"`FILE` with a CheckRequest or RateLimitRequest in JSON, - for standard input")
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
 	output := command.OutputFlag(c, "text", "json")
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, rules []string) error {

@@ -142,8 +142,8 @@ func randomRules(random *rand.Rand) string {
 	if random.IntN(3) == 0 {
 		b.WriteString("  anonymous: allow\n")
 	}
-	b.WriteString("  access:\n    - {path: {prefix: /public/}, require: open}\n    - {path: {exact: /admin}, scopes: [admin]}\n" +
-		"    - {path: {exact: /never}, require: denied}\n  limits:\n" +
+	b.WriteString("  access:\n    - {path: {prefix: /public/}, require: open}\n" +
+		"    - {path: {exact: /admin}, scopes: [admin]}\n    - {path: {exact: /never}, require: denied}\n  limits:\n" +
 		"    - actions: [{credential: {field: owner}}]\n    - actions: [{credential: {field: owner}}, {method: {}}]\n" +
 		"  refused: [{actions: [{remote_address: {key: address}}]}]\n")
 	return b.String()

@@ -70,7 +70,8 @@ func openKeys(ctx context.Context, s *settings.Settings, rules *loadedRules, log
 	if err != nil {
 		return nil, err
 	}
-	k.secret, k.keys = secret, apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
+	k.secret = secret
+	k.keys = apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
 	}
