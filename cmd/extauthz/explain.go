@@ -46,7 +46,7 @@ With neither, it needs the environment of the service, and shows its buckets in 
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
 	output := command.OutputFlag(c, "text", "json")
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, rules []string) error {
-		if *debug != "" && rules != nil {
+		if *debug != "" && len(rules) > 0 {
 			return command.Usage("--debug asks a service, which has its own rules: leave out %s", strings.Join(rules, " "))
 		}
 		text, err := p.requestText(*captured, request)

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -53,7 +54,7 @@ func (b *Bucket) text() string {
 	case b.RetryAfter < 0:
 		verdict = "never fits"
 	default:
-		verdict = fmt.Sprintf("denied, fits in %g s", b.RetryAfter)
+		verdict = fmt.Sprintf("denied, fits in %.0f s", math.Ceil(b.RetryAfter))
 	}
 	parts := []string{fmt.Sprintf("%d of %d used (%s, %g s)", b.Used, b.Capacity, b.Algorithm, b.Window),
 		fmt.Sprintf("costs %d: %s", b.Cost, verdict), fmt.Sprintf("charges %d", b.Charge)}

@@ -48,7 +48,7 @@ type Offline struct{ *requests }
 // OfflineConfig are the settings of an Offline.
 type OfflineConfig struct {
 	Config
-	// Rules are paths of rule files. nil means those that the settings name; the buckets are then those of Redis, if the
+	// Rules are paths of rule files. None means those that the settings name; the buckets are then those of Redis, if the
 	// settings name one.
 	Rules []string
 	Stdin io.Reader
@@ -65,7 +65,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	}
 	base.log = slog.New(slog.DiscardHandler) // the command prints its error
 	loaded := &loadedRules{kind: "directory", name: strings.Join(cfg.Rules, ", ")}
-	if cfg.Rules == nil {
+	if len(cfg.Rules) == 0 {
 		loaded, err = loadRules(ctx, &s, base.files, base.log)
 	} else {
 		s.Limits.Backend, loaded.offline = "memory", true
