@@ -31,7 +31,9 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 		b.now = b.store.now() // under the lock: a bucket must not move back
 		t := r.At
 		for i := range r.Takes {
-			if k := b.know(i, &r.Takes[i]); r.At == 0 && (i == 0 || b.now+k.ahead < t) {
+			k := b.know(i, &r.Takes[i])
+			k.divide(r.At, b.now, b.store.replicas.Load())
+			if r.At == 0 && (i == 0 || b.now+k.ahead < t) {
 				t = b.now + k.ahead
 			}
 		}
@@ -57,7 +59,6 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 
 // charge charges the buckets of a decided request. Each unit counts once for every replica.
 func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
-	n := b.store.replicas
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
@@ -65,14 +66,15 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		t := k.low(r.At, b.now) // its own: at the time of another bucket it would move back, and later forward again
 		var refund uint64
 		if !r.Uncertain { // otherwise Redis may have given it back
-			refund = k.refund(take.Refund, t, n)
+			refund = k.refund(take.Refund, t)
 		}
 		if take.Limit.Requests == 0 || units == 0 && refund == 0 {
 			continue
 		}
 		if k.debt == nil {
-			k.debt = &debt{base: k.state}
+			k.debt = &debt{base: k.state, replicas: b.store.replicas.Load()}
 		}
+		n := k.debt.replicas
 		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
 		k.limit = take.Limit
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
