@@ -107,7 +107,8 @@ func TestReplicasMayNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := counting(t, root, server, "REDIS_AUTH=limited:secret")
-	const line, acl = `level=WARN msg="cannot count the replicas that share Redis; `, "the user needs ACL SETUSER <user> on " +
+	const line = `level=WARN msg="cannot count the replicas that share Redis; `
+	const acl = "the user needs ACL SETUSER <user> on " +
 		"><password> ~rl:* +evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth +zadd +zcard "
 	testenv.Eventually(t, func() error {
 		if !strings.Contains(s.Output(), line) {

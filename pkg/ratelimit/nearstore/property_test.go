@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
 
-// TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. Others may seem to
+// TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. Others seem to
 // come and go. See replica.most.
 func TestOneReplicaAdmitsItsLimit(t *testing.T) {
 	t.Parallel()

@@ -92,8 +92,8 @@ func TestSharesWhileReplicasComeAndGo(t *testing.T) {
 	}
 }
 
-// TestReplicasComeAndGoInAnOutage lets replicas come and go while one server does not answer. All know their number. Each
-// one that comes admits its share in addition, and each one that goes takes the share with it that it has admitted.
+// TestReplicasComeAndGoInAnOutage lets replicas come and go while a server does not answer. All know their number. What
+// is admitted grows by a share for each one that comes, and for each one that goes.
 func TestReplicasComeAndGoInAnOutage(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {

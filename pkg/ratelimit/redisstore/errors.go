@@ -137,11 +137,12 @@ func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotCon
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
 	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen"
 
-// LoginHelp returns how to set up the Redis user if an error of Ping or CountReplicas is about it, else "". Keys begin with the prefix.
+// LoginHelp returns how to set up the Redis user if an error of Ping or CountReplicas is about it, else "". Keys begin
+// with the prefix.
 func LoginHelp(err error, prefix string) string {
 	about := []string{
 		"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command",
-		"The user executing the script can't", // Redis 7.0, in place of NOPERM
+		"ACL failure in script", "The user executing the script can't", // the second one by Redis 7.0
 	}
 	if !slices.ContainsFunc(about, func(word string) bool { return strings.Contains(err.Error(), word) }) {
 		return ""

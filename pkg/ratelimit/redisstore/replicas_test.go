@@ -333,6 +333,14 @@ func TestReplicasWithoutTheRight(t *testing.T) {
 		}
 		m.end()
 	}
+	for _, other := range []string{ // what Redis 7.0, and Redis 7.2 and Valkey say of a command in the script
+		"ERR The user executing the script can't run this command or subcommand script: 2a6a, on @user_script:6.",
+		"ERR ACL failure in script: User limited has no permissions to run the 'zadd' command script: 2a6a",
+	} {
+		if redisstore.LoginHelp(errors.New(other), "shop:rl:") != help {
+			t.Errorf("no help about the user for %q", other)
+		}
+	}
 	do(t, server, "SET", "rl:replicas", "another value")
 	m := join(t, redisstore.Config{URL: server.Addr})
 	await(t, "a report", func() bool { return len(m.refused()) > 0 })
