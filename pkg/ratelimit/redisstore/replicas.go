@@ -11,8 +11,8 @@ import (
 )
 
 // countScript enters the replica ARGV[1] in the set KEYS[1], where an entry lasts ARGV[2] ms. If ARGV[3] is 0, the next
-// call removes the entry. It returns the number of entries, negative if this replica had none, as after a loss of the
-// set or a step of the clock: those of others may be missing, too.
+// call removes the entry. It returns the number of entries, negative if this replica had none. That is so after a loss
+// of the set or a step of the clock, when those of others may be missing, too.
 var countScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
