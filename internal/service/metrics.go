@@ -199,6 +199,9 @@ func (m *metrics) collectKnown(to samples) table.Stats {
 	units(s.CaughtUp, "caught_up")
 	units(s.Uncertain, "uncertain")
 	units(s.Minted, "minted")
+	to.gauge("fallback_replicas",
+		"Number of replicas by which limits are divided while Redis does not decide: LOCAL_FALLBACK_REPLICAS, or as many as "+
+			"have been counted last.")(float64(s.Replicas))
 	to.gauge("fallback_owing_buckets",
 		"Buckets whose units were admitted without Redis and wait until Redis charges them.")(float64(s.Owing))
 	leased := to.counter("lease_units_total",

@@ -73,15 +73,34 @@ func (st *stores) openRedis(ctx context.Context) error {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.known, err = nearstore.New(nearstore.Config{
-		Shared: st.redis, MaxBuckets: s.Memory.MaxBuckets, Replicas: s.Redis.FallbackReplicas,
-		DenialCache: s.Redis.DenialCache, Logger: log,
+		Shared: st.redis, MaxBuckets: s.Memory.MaxBuckets, DenialCache: s.Redis.DenialCache, Logger: log,
 		Panicked: cfg.Panicked,
 	})
 	if err != nil {
 		return err
 	}
 	st.decides, st.fallback = st.known, st.known.Local()
-	return st.pingAtStart(ctx)
+	if err := st.pingAtStart(ctx); err != nil {
+		return err
+	}
+	switch {
+	case s.Redis.FallbackReplicas > 0:
+		st.known.SetReplicas(s.Redis.FallbackReplicas)
+	case !s.Strict(): // otherwise nothing is decided without Redis
+		st.redis.CountReplicas(st.counted)
+	}
+	return nil
+}
+
+// counted takes over a number of replicas.
+func (st *stores) counted(n int, err error) {
+	if err == nil {
+		st.known.SetReplicas(n)
+		return
+	}
+	st.log.Warn("cannot count the replicas that share Redis; each divides limits by the number that it has read last, "+
+		"at first 1, while Redis does not decide: fix the cause, or set LOCAL_FALLBACK_REPLICAS",
+		"error", err, "help", redisstore.LoginHelp(err, st.Settings.Limits.KeyPrefix+"rl:"))
 }
 
 // bucketsConfig returns how to reach the Redis, or the two, that have the buckets.

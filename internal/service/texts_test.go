@@ -158,9 +158,10 @@ func askAsTenant(t *testing.T, client rlsv3.RateLimitServiceClient, tenant strin
 	}
 }
 
-// bucketKeys are the keys of buckets, and of the notes beside them. Only the buckets of the log have a hash tag.
+// bucketKeys are the keys of buckets, of the notes beside them, and of the set of replicas. Only the buckets of the log
+// have a hash tag.
 var bucketKeys = regexp.MustCompile(
-	`^rl:(o?4:shop\S*;\S*(\d+:tenant-\d+-x*|#[0-9a-f]{32})|\{\S*\}4:shop\S*;#[0-9a-f]{32}|r\{\S*)$`)
+	`^rl:(o?4:shop\S*;\S*(\d+:tenant-\d+-x*|#[0-9a-f]{32})|\{\S*\}4:shop\S*;#[0-9a-f]{32}|r\{\S*|replicas)$`)
 
 // checkKeys checks that Redis has at least so many buckets, and that each is that of a tenant.
 func checkKeys(redis *testenv.RedisServer, least int) error {

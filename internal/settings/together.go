@@ -54,7 +54,7 @@ func (s *Settings) checkTogether(e environment) []Finding {
 			"want 1 to 2147483647, such as 1024"}},
 		{age != 0 && (age < time.Millisecond || age > maxConnAge), Finding{"GRPC_MAX_CONNECTION_AGE",
 			"want 1ms to 876000h, or 0 for no maximum"}},
-		{s.Redis.FallbackReplicas < 1 || s.Redis.FallbackReplicas > nearstore.MaxReplicas, Finding{"LOCAL_FALLBACK_REPLICAS",
+		{s.Redis.FallbackReplicas > nearstore.MaxReplicas, Finding{"LOCAL_FALLBACK_REPLICAS",
 			fmt.Sprintf("want 1 to %d, the number of replicas that share Redis", nearstore.MaxReplicas)}},
 		{s.Telemetry.UseStatsd && s.Telemetry.UseDogStatsd, Finding{"USE_STATSD",
 			"USE_STATSD and USE_DOG_STATSD: set one of them"}},

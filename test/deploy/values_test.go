@@ -323,7 +323,7 @@ func settingsSchema(all []setting) schema {
 			one["type"] = "boolean"
 		case s.Name == "TRACING_SAMPLING_RATE", s.Name == "NEAR_LIMIT_RATIO":
 			one["type"], one["minimum"], one["maximum"] = "number", 0, 1
-		case regexp.MustCompile("^[0-9]+$").MatchString(s.Default):
+		case regexp.MustCompile("^[0-9]+$").MatchString(s.Default), s.Name == "LOCAL_FALLBACK_REPLICAS":
 			one["type"], one["minimum"] = "integer", 1
 		case regexp.MustCompile(duration).MatchString(s.Default):
 			one["type"], one["pattern"] = "string", duration

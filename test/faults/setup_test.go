@@ -2,8 +2,8 @@ package faults
 
 import (
 	"flag"
+	"fmt"
 	"os"
-	"strconv"
 	"testing"
 
 	"github.com/extauthz/extauthz/test/testenv"
@@ -84,7 +84,7 @@ func (r *replica) kill(t *testing.T) {
 	r.Kill()
 }
 
-// startReplicas starts n services with one Redis. Each counts its local decisions n times.
+// startReplicas starts n services with one Redis. They have counted each other.
 func startReplicas(t *testing.T, n int, redis *testenv.RedisServer) []*replica {
 	t.Helper()
 	root := testenv.RulesRootWith(t, rules)
@@ -94,8 +94,16 @@ func startReplicas(t *testing.T, n int, redis *testenv.RedisServer) []*replica {
 		replicas[i] = &replica{
 			proxy: p,
 			RunningService: testenv.Service(t, binary, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+p.addr,
-				"REDIS_TIMEOUT=10ms", "LOCAL_FALLBACK_REPLICAS="+strconv.Itoa(n), "RESPONSE_DYNAMIC_METADATA=true"),
+				"REDIS_TIMEOUT=10ms", "RESPONSE_DYNAMIC_METADATA=true"),
 		}
+	}
+	for _, r := range replicas {
+		testenv.Eventually(t, func() error {
+			if got := r.metric(t, "extauthz_fallback_replicas"); got != float64(n) {
+				return fmt.Errorf("one has counted %v", got)
+			}
+			return nil
+		}, fmt.Sprintf("%d replicas to be counted", n))
 	}
 	return replicas
 }

@@ -174,7 +174,8 @@ func TestManyReplicas(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		replicas := 1 + random.Int64N(100)
-		r := newReplica(t, s, nearstore.Config{Replicas: int(replicas)})
+		r := newReplica(t, s, nearstore.Config{})
+		r.SetReplicas(int(replicas))
 		admitted := r.take("k", l, random.IntN(3))
 		r.link.set(fate{refused: true})
 		most := int64(0) // of one request

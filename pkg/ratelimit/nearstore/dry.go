@@ -24,7 +24,7 @@ func (b *exchange) answerDry(r *bucket.Request, o *bucket.Outcome) {
 				continue
 			}
 			seen := &o.Seen[i]
-			if units := k.owes(seen.Clock, b.store.replicas); units > 0 {
+			if units := k.owes(seen.Clock); units > 0 {
 				limit := wide(k.debt.room(t.Limit))
 				seen.State.Charge(&limit, seen.Clock, units)
 				owing = true

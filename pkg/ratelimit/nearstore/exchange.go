@@ -150,9 +150,9 @@ func (b *exchange) catchUp(at int64, t *bucket.Take, k *known) {
 	if k.debt == nil || k.flying > 0 || t.Limit.Requests == 0 {
 		return
 	}
-	units := k.owes(k.low(at, b.now), b.store.replicas)
+	units := k.owes(k.low(at, b.now))
 	if t.Limit.Algorithm.Resets() { // nothing, if the window of the units may be over
-		units = min(units, k.owes(k.high(at, b.now), b.store.replicas))
+		units = min(units, k.owes(k.high(at, b.now)))
 	}
 	if units == 0 {
 		return

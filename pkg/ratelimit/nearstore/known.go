@@ -66,6 +66,9 @@ type extra struct {
 // debt is what was admitted here, beyond what Redis has shown.
 type debt struct {
 	base bucket.State
+	// replicas is how often each unit counts in near: the largest Store.replicas of a decision without Redis since the
+	// debt began. With a smaller one, the units of replicas that have gone would pass again.
+	replicas int64
 	// unknown are units that Redis may have charged or not, which are never charged again. They are in base, except those
 	// of a log.
 	unknown int64
@@ -174,27 +177,41 @@ func (k *known) floor() *bucket.Floor {
 }
 
 // owes returns the units that Redis is still to charge, at a time of T.
-func (k *known) owes(t, replicas int64) int64 {
+func (k *known) owes(t int64) int64 {
 	if k.debt == nil {
 		return 0
 	}
-	more := k.state.Used(&k.limit, t) - k.debt.base.Used(&k.limit, t) - k.unknownInNear(replicas)
-	return max(0, (more+replicas-1)/replicas)
+	more := k.state.Used(&k.limit, t) - k.debt.base.Used(&k.limit, t) - k.unknownInNear()
+	return max(0, (more+k.replicas-1)/k.replicas)
 }
 
 // unknownInNear returns the units of unknown outcome that near has beyond base.
-func (k *known) unknownInNear(replicas int64) int64 {
+func (k *known) unknownInNear() int64 {
 	if k.limit.Algorithm.HasGrants() {
-		return replicas * k.unknown
+		return k.replicas * k.unknown
 	}
-	return (replicas - 1) * k.unknown
+	return (k.replicas - 1) * k.unknown
+}
+
+// divide makes each unit of a debt count for more replicas, if there are more than before.
+func (k *known) divide(at, now, replicas int64) {
+	if k.debt == nil || replicas <= k.replicas {
+		return
+	}
+	t := k.low(at, now)
+	still := k.owes(t)
+	k.replicas = replicas
+	k.rebase(t, still)
+	k.write(now, drained(&k.limit, &k.state, t))
 }
 
 // refund returns how much a refund takes from near, at a time of T. Units that were admitted here count once for each
 // replica.
-func (k *known) refund(units uint64, t, replicas int64) uint64 {
-	here := min(units, uint64(k.owes(t, replicas)))
-	return min(units+here*uint64(replicas-1), math.MaxInt64)
+func (k *known) refund(units uint64, t int64) uint64 {
+	if k.debt != nil {
+		units += min(units, uint64(k.owes(t))) * uint64(k.replicas-1)
+	}
+	return min(units, math.MaxInt64)
 }
 
 // room returns a limit with at least the capacity under which the units of the debt were admitted. A charge beyond
@@ -242,12 +259,12 @@ func roomFor(more int64, l bucket.Limit, s *bucket.State, t int64) bucket.Limit 
 }
 
 // rebase makes near of base and what is still owed at a time of T. A debt that is repaid is dropped.
-func (k *known) rebase(t, still, replicas int64) {
+func (k *known) rebase(t, still int64) {
 	if k.debt == nil {
 		return
 	}
 	k.state = k.debt.base
-	if more := replicas*still + k.unknownInNear(replicas); more > 0 {
+	if more := k.replicas*still + k.unknownInNear(); more > 0 {
 		limit := roomFor(more, k.limit, &k.state, t)
 		k.state = k.state.Clone()
 		k.state.Charge(&limit, t, more)

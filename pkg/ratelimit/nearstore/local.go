@@ -31,7 +31,9 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 		b.now = b.store.now() // under the lock: a bucket must not move back
 		t := r.At
 		for i := range r.Takes {
-			if k := b.know(i, &r.Takes[i]); r.At == 0 && (i == 0 || b.now+k.ahead < t) {
+			k := b.know(i, &r.Takes[i])
+			k.divide(r.At, b.now, b.store.replicas.Load())
+			if r.At == 0 && (i == 0 || b.now+k.ahead < t) {
 				t = b.now + k.ahead
 			}
 		}
@@ -61,7 +63,6 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 
 // charge charges the buckets of a decided request. Each unit counts once for every replica.
 func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
-	n := b.store.replicas
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
@@ -69,12 +70,15 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		t := k.low(r.At, b.now) // its own: at the time of another bucket it would move back, and later forward again
 		var refund uint64
 		if !r.Uncertain { // otherwise Redis may have given it back
-			refund = k.refund(take.Refund, t, n)
+			refund = k.refund(take.Refund, t)
 		}
 		if take.Limit.Requests == 0 || units == 0 && refund == 0 {
 			continue
 		}
-		before := k.state
+		before, n := k.state, b.store.replicas.Load()
+		if k.debt != nil {
+			n = k.debt.replicas
+		}
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
 			Limit: roomFor(n*units, take.Limit, &k.state, t), Cost: uint64(n * units), Refund: refund,
 			ChargedAt: take.ChargedAt, Role: bucket.Shadow, CountDenied: true,
@@ -90,7 +94,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 			continue
 		}
 		if k.debt == nil {
-			k.debt = &debt{base: before}
+			k.debt = &debt{base: before, replicas: n}
 		}
 		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
 		k.limit = take.Limit

@@ -42,7 +42,8 @@ func TestRefundOfUnitsOfAnOutage(t *testing.T) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
-				r, l := newReplica(t, s, nearstore.Config{Replicas: 3}), perDay(algorithm, 1_000)
+				r, l := newReplica(t, s, nearstore.Config{}), perDay(algorithm, 1_000)
+				r.SetReplicas(3)
 				r.link.set(fate{refused: true})
 				r.ask(bucket.Take{Key: "k", Limit: l, Cost: 100})
 				r.ask(bucket.Take{Key: "k", Limit: l, Refund: 90})

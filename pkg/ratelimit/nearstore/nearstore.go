@@ -30,9 +30,6 @@ type Config struct {
 	Shared Shared
 	// MaxBuckets is the most buckets that are remembered. Default table.Default.
 	MaxBuckets int
-	// Replicas is how many replicas share the buckets. Each unit that is admitted without Redis counts that often, so that
-	// all replicas together admit what Redis would have admitted. Default 1.
-	Replicas int
 	// DenialCache answers requests that Redis would certainly deny.
 	DenialCache bool
 	// Logger receives losses of state. Default: no log.
@@ -42,7 +39,7 @@ type Config struct {
 	Panicked func(value any)
 }
 
-// MaxReplicas is the largest Config.Replicas.
+// MaxReplicas is the most replicas that Store.SetReplicas knows.
 const MaxReplicas = 1000
 
 // Store is a ratelimit.Store in front of a shared one. All methods are safe for concurrent use.
@@ -53,7 +50,7 @@ const MaxReplicas = 1000
 type Store struct {
 	shared     Shared
 	table      *buckets
-	replicas   int64
+	replicas   atomic.Int64
 	caches     bool // denials
 	logger     *slog.Logger
 	panicked   func(value any)
@@ -71,18 +68,13 @@ type Store struct {
 
 // New returns a store. The caller must close it, after the last Take and before the shared store.
 func New(cfg Config) (*Store, error) {
-	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
-	if cfg.Replicas < 1 || cfg.Replicas > MaxReplicas {
-		return nil, fmt.Errorf("%d replicas: want 1 to %d", cfg.Replicas, MaxReplicas)
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		shared: cfg.Shared, replicas: int64(cfg.Replicas), caches: cfg.DenialCache, logger: cfg.Logger,
-		panicked: cfg.Panicked,
-		start:    time.Now(),
+		shared: cfg.Shared, caches: cfg.DenialCache, logger: cfg.Logger, panicked: cfg.Panicked, start: time.Now(),
 	}
+	s.SetReplicas(1)
 	s.origin = s.start.UnixMicro()
 	var err error
 	if s.table, err = table.New[note, extra](cfg.MaxBuckets); err != nil {
@@ -109,6 +101,10 @@ func (s *Store) Close() error {
 	s.background.Wait()
 	return nil
 }
+
+// SetReplicas sets how many replicas share the buckets: n, but 1 to MaxReplicas. It is 1 at first. Each unit that is
+// admitted without Redis counts that often, so that all replicas together admit what Redis would have admitted.
+func (s *Store) SetReplicas(n int) { s.replicas.Store(int64(min(max(n, 1), MaxReplicas))) }
 
 // local returns a time by the local clock, in µs: the wall clock at New plus the elapsed time.
 func (s *Store) local(t time.Time) int64 { return s.origin + t.Sub(s.start).Microseconds() }

@@ -92,7 +92,7 @@ func (b *exchange) learn(a *sentTake, k *known, w *takeAnswer) {
 		b.failed(a, k, nil)
 		return
 	}
-	still := k.owes(w.Clock, s.replicas)
+	still := k.owes(w.Clock)
 	if a.catchUp > 0 && k.debt != nil {
 		k.flying -= a.catchUp
 		still = max(0, still-a.catchUp)
@@ -100,7 +100,7 @@ func (b *exchange) learn(a *sentTake, k *known, w *takeAnswer) {
 	}
 	b.accept(a, k, w)
 	b.lease(a, k, w)
-	k.rebase(w.Clock, still, s.replicas)
+	k.rebase(w.Clock, still)
 	rest := w.ResetAfter
 	if k.debt != nil || k.clock != w.Clock {
 		rest = drained(&k.limit, &k.state, w.received+k.ahead)

@@ -21,10 +21,12 @@ func (c *counts) caughtUp(a *sentTake, w *takeAnswer) {
 	}
 }
 
-// Stats are figures for metrics. All but Memory and Owing count since New.
+// Stats are figures for metrics. All but Memory, Replicas and Owing count since New.
 type Stats struct {
 	// Memory are the figures of the buckets that are remembered.
 	Memory table.Stats
+	// Replicas is that of SetReplicas.
+	Replicas int64
 	// Admitted counts units that were charged here. CaughtUp counts those that Redis has charged since, and Uncertain
 	// those that Redis may have charged or not, which are never charged again.
 	Admitted, CaughtUp, Uncertain uint64
@@ -44,7 +46,7 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
-		Memory:   s.table.Stats(),
+		Memory: s.table.Stats(), Replicas: s.replicas.Load(),
 		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
 		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
 		LeaseCharged: c.leaseCharged.Load(), LeaseUsed: c.leaseUsed.Load(),

@@ -308,7 +308,9 @@ func TestReplicasDivideWhatIsLeft(t *testing.T) {
 				s, l := newServer(), perDay(algorithm, limit)
 				var replicas []*replica
 				for range n {
-					replicas = append(replicas, newReplica(t, s, nearstore.Config{Replicas: n}))
+					r := newReplica(t, s, nearstore.Config{})
+					r.SetReplicas(n)
+					replicas = append(replicas, r)
 				}
 				replicas[0].take("k", l, used-n)
 				admitted := used - n

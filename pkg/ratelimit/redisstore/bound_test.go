@@ -175,6 +175,7 @@ func TestAnnouncedReplies(t *testing.T) {
 	const storeMemory, keysMemory = 16 << 20, 160 << 20
 	ping := func(ctx context.Context, s *redisstore.Store) { _ = s.Ping(ctx) }
 	decide := func(ctx context.Context, s *redisstore.Store) { take(ctx, s, ask("k", perDay(10))) }
+	count := func(_ context.Context, s *redisstore.Store) { s.CountReplicas(func(int, error) {}) }
 	wait := func(context.Context, *redisstore.Store) {}
 	const single, sentinel, cluster = redisstore.Single, redisstore.Sentinel, redisstore.Cluster
 	for _, c := range []struct {
@@ -187,6 +188,7 @@ func TestAnnouncedReplies(t *testing.T) {
 		{"info", single, decide},
 		{"script load", single, ping},
 		{"EVALSHA", single, decide},
+		{"evalsha", single, count},
 		{"hello 2", sentinel, wait},
 		{"sentinel get-master-addr-by-name", sentinel, decide},
 		{"sentinel sentinels", sentinel, wait},

@@ -132,13 +132,18 @@ func IsNoCluster(err error) bool {
 // IsNoMaster reports whether an error of Ping is that all sentinels answer, and none knows a master of the name.
 func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotConnect(err) }
 
-// permissions are the commands that a Redis user needs to decide, and to read and change API keys (authz/rediskeys).
+// permissions are the commands that a Redis user needs to decide, to count replicas, and to read API keys
+// (authz/rediskeys).
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
-	"+hget +hscan +hlen +hstrlen"
+	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen"
 
-// LoginHelp returns how to set up the Redis user if an error of Ping is about it, else "". Keys begin with the prefix.
+// LoginHelp returns how to set up the Redis user if an error of Ping or CountReplicas is about it, else "". Keys begin
+// with the prefix.
 func LoginHelp(err error, prefix string) string {
-	about := []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command"}
+	about := []string{
+		"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command",
+		"ACL failure in script", "The user executing the script can't", // the second one by Redis 7.0
+	}
 	if !slices.ContainsFunc(about, func(word string) bool { return strings.Contains(err.Error(), word) }) {
 		return ""
 	}

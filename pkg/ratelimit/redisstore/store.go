@@ -46,6 +46,9 @@ type Config struct {
 	// KeyPrefix begins the key of each bucket. The names of the notes beside the buckets then begin with it, too. Default:
 	// no prefix.
 	KeyPrefix string
+	// CountEvery is the time between two counts of CountReplicas. A replica counts for three times as long after it was
+	// last heard of. Default 10 s.
+	CountEvery time.Duration
 	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
 	// at once, as Up. Optional.
 	Took func(time.Duration)
@@ -66,6 +69,7 @@ func (cfg Config) withDefaults() Config {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, patience)
 	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
+	cfg.CountEvery = cmp.Or(cfg.CountEvery, 10*time.Second)
 	if cfg.Up == nil {
 		cfg.Up = func(string, error) {}
 	}
@@ -95,6 +99,7 @@ type Store struct {
 	cfg       Config // that of main, with the longer Timeout of both
 	main      keyspace
 	perSecond keyspace // nil: main has all buckets
+	leave     func()   // ends CountReplicas
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -105,7 +110,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, main: main}
+	s := &Store{cfg: cfg, main: main, leave: func() {}}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -125,8 +130,10 @@ type PerSecondError struct{ error }
 // Unwrap returns the error itself.
 func (e *PerSecondError) Unwrap() error { return e.error }
 
-// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered.
+// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. The other replicas count this one
+// no longer.
 func (s *Store) Close() error {
+	s.leave()
 	err := s.main.close()
 	if s.perSecond != nil {
 		err = errors.Join(err, s.perSecond.close())
