@@ -2,26 +2,81 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"strconv"
+	"io"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// buckets returns the command of the buckets in Redis.
+// buckets returns the command of the buckets.
 func (p *program) buckets() *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "buckets",
-		Short: "Reset buckets in Redis",
-		Long: "extauthz buckets shows and resets buckets in Redis.\n" +
-			"It finds them by the rules and settings of the service.",
-		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
-	}, p.bucketsReset())
+		Short: "Show and reset buckets",
+		Long: "extauthz buckets shows what clients have used of their limits, and gives them the full limit again.\n" +
+			"It finds the buckets by the rules and settings of the service.",
+		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711",
+	}, p.bucketsShow(), p.bucketsReset())
+}
+
+func (p *program) bucketsShow() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show what buckets hold",
+		Long: "extauthz buckets show prints what is used of limits, and when all of it is free again. It changes nothing.\n" +
+			"It shows the buckets of a descriptor, of an API key, or of a rule (the 100 fullest, only in Redis).\n" +
+			"The limit of a credential is shown if it is active in place of that of the rule.\n" +
+			"With --debug it asks a running service, also for its buckets in memory. Without, it needs the environment of the\n" +
+			"service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.",
+		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +
+			"  extauthz buckets show --domain shop --key-id k7Ua3xyz --debug localhost:6070\n" +
+			"  extauthz buckets show --domain shop --rule per-tenant -o json",
+		Args: command.NoArguments(""),
+	}
+	output := command.OutputFlag(c, "text", "json")
+	q := bucketFlags(c)
+	c.Flags().StringVar(&q.KeyID, "key-id", "", "the `ID` of an API key, as extauthz keys list shows it")
+	c.Flags().StringVar(&q.Rule, "rule", "", "the `NAME` of a rule, as logs and metrics have it")
+	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		given := 0
+		for _, is := range []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""} {
+			if is {
+				given++
+			}
+		}
+		if given != 1 {
+			return command.Usage("want one of --descriptor KEY=VALUE,..., --key-id ID and --rule NAME")
+		}
+		return nil
+	}
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
+		shown := new(service.Buckets)
+		if *debug == "" {
+			shown, err = offline(ctx, s, func(o *service.Offline) (*service.Buckets, error) { return o.Buckets(ctx, *q) })
+		} else {
+			body, _ := json.Marshal(q) //nolint:errchkjson // texts
+			err = askDebug(ctx, *debug, "/buckets", body, shown)
+		}
+		if err != nil {
+			return err
+		}
+		return output.Print(p.Stdout, shown, func() error {
+			if err := p.printBuckets("", shown.Buckets); err != nil || shown.Note == "" {
+				return err
+			}
+			_, err := fmt.Fprintln(p.Stdout, "note: "+shown.Note)
+			return err
+		})
+	})
+	return c
 }
 
 func (p *program) bucketsReset() *cobra.Command {
@@ -29,7 +84,7 @@ func (p *program) bucketsReset() *cobra.Command {
 		Use:   "reset",
 		Short: "Give clients the full limit again",
 		Long: "extauthz buckets reset empties the buckets of a descriptor: all limits of the rule that matches it.\n" +
-			"If the descriptor names an API key or its owner, and the key has a limit of its own, that limit is shown.\n" +
+			"If the descriptor names an API key or its owner, and the key has a limit of its own, that limit is reset, too.\n" +
 			"It needs the environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.\n" +
 			"Replicas know it within a second. Do not delete keys in Redis instead: replicas restore what they remember.",
 		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711\n" +
@@ -37,46 +92,76 @@ func (p *program) bucketsReset() *cobra.Command {
 		Args: command.NoArguments(""),
 	}
 	output := command.OutputFlag(c, "text", "json")
-	domain := c.Flags().String("domain", "", "`DOMAIN` of the rules")
-	var descriptor *ratelimitv3.RateLimitDescriptor
-	c.Flags().Func("descriptor", "the descriptor, as `KEY=VALUE,...`", func(text string) (err error) {
-		descriptor, err = command.Descriptor(text)
-		return err
-	})
+	q := bucketFlags(c)
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		switch {
-		case *domain == "":
-			return command.Usage("missing --domain DOMAIN")
-		case descriptor == nil:
+		if q.Entries == nil {
 			return command.Usage("missing --descriptor KEY=VALUE,...")
 		}
 		return nil
 	}
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
-		found, err := service.ResetBuckets(ctx, s, *domain, descriptor, service.Reset(!*dry))
+		if !s.UsesRedis() {
+			return fmt.Errorf("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
+				"REDIS_URL, or restart the replica")
+		}
+		done := "reset"
+		found, err := offline(ctx, s, func(o *service.Offline) ([]inspect.Bucket, error) {
+			if !*dry {
+				return o.Reset(ctx, *q)
+			}
+			done = "not reset"
+			shown, err := o.Buckets(ctx, *q)
+			if err != nil {
+				return nil, err
+			}
+			return shown.Buckets, nil
+		})
 		if err != nil {
 			return err
 		}
-		return output.Print(p.Stdout, found, func() error { return p.printBuckets(found, *dry) })
+		return output.Print(p.Stdout, found, func() error { return p.printBuckets(done, found) })
 	})
 	return c
 }
 
-// printBuckets prints one line for each bucket.
-func (p *program) printBuckets(found []service.Bucket, dry bool) error {
-	var rows [][]string
-	done := "reset"
-	if dry {
-		done = "not reset"
-	}
-	for _, b := range found {
-		kind := ""
-		if b.Refused {
-			kind = " (refused requests)"
+// bucketFlags adds the flags that both commands have.
+func bucketFlags(c *cobra.Command) *service.BucketQuery {
+	q := new(service.BucketQuery)
+	c.Flags().StringVar(&q.Domain, "domain", "", "`DOMAIN` of the rules")
+	c.Flags().Func("descriptor", "the descriptor, as `KEY=VALUE,...`", func(text string) error {
+		var d *ratelimitv3.RateLimitDescriptor
+		d, err := command.Descriptor(text)
+		q.Entries = nil
+		for _, e := range d.GetEntries() {
+			q.Entries = append(q.Entries, inspect.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
-		used := fmt.Sprintf("%d of %d used", b.Used, b.Capacity)
-		rows = append(rows, []string{done, b.Limit + kind, used, strconv.Quote(b.Key)})
+		return err
+	})
+	_ = c.MarkFlagRequired("domain")
+	return q
+}
+
+// offline does something with the rules and the stores of the service, whose settings are s.
+func offline[T any](ctx context.Context, s *settings.Settings, do func(o *service.Offline) (T, error)) (T, error) {
+	o, err := service.OpenOffline(ctx, service.OfflineConfig{Config: service.Config{Settings: s, Stderr: io.Discard}})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer o.Close()
+	return do(o)
+}
+
+// printBuckets prints one line for each bucket, which begins with what was done to it.
+func (p *program) printBuckets(done string, buckets []inspect.Bucket) error {
+	var rows [][]string
+	for i := range buckets {
+		row := buckets[i].Row()
+		if done != "" {
+			row = append([]string{done}, row...)
+		}
+		rows = append(rows, row)
 	}
 	return command.PrintTable(p.Stdout, p.Width, rows)
 }

@@ -6,21 +6,33 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Bucket is what a bucket holds, and what a request would do to it.
+// Bucket is what a bucket holds now.
 type Bucket struct {
-	// Key is the key in the store. Limit is the name of the limit.
+	// Key is the key in the store. Rule is the name of its rule, and Limit that of the limit.
 	Key       string `json:"key,omitempty"`
+	Rule      string `json:"rule,omitempty"`
 	Limit     string `json:"limit"`
 	Algorithm string `json:"algorithm"`
-	// Used is the hits in use now, of so many in all. Window is in seconds.
+	// Used is the hits in use, of so many in all. Window, and Reset, the time until all are free again, are in seconds.
 	Used     int64   `json:"used"`
 	Capacity int64   `json:"capacity"`
 	Window   float64 `json:"window"`
-	// Shadow means that a denial would only be counted, Quota that quotas deny only together.
-	Shadow bool `json:"shadow,omitempty"`
-	Quota  bool `json:"quota,omitempty"`
+	Reset    float64 `json:"reset"`
+	// Refused means that the bucket counts requests that ext_authz has refused. Replaced means that the limit of a
+	// credential is active in its place. Shadow means that a denial would only be counted.
+	Refused  bool `json:"refused,omitempty"`
+	Replaced bool `json:"replaced,omitempty"`
+	Shadow   bool `json:"shadow,omitempty"`
+}
+
+// Asked is a bucket, and what a request would do to it.
+type Asked struct {
+	Bucket
+	// Quota means that quotas deny only together.
+	Quota bool `json:"quota,omitempty"`
 	// Cost is what the request asks for, and Charge what would be charged. Fits means that this limit allows it. Remaining
 	// is what would be left. RetryAfter is in seconds, -1 for a cost that never fits.
 	Cost       uint64  `json:"cost"`
@@ -30,24 +42,40 @@ type Bucket struct {
 	RetryAfter float64 `json:"retry_after,omitempty"`
 }
 
-// bucketOf returns the bucket of a limit that a Dry limiter has applied.
-func bucketOf(a *ratelimit.Applied) Bucket {
-	b := Bucket{
-		Limit: a.Limit.Policy, Algorithm: a.Limit.Algorithm.String(), Window: float64(a.Limit.Window) / 1e6,
-		Capacity: a.Limit.Capacity(), Shadow: a.Shadow, Quota: a.Quota,
-		Cost: a.Cost, Fits: a.Decision.Allowed, Remaining: a.Decision.Remaining,
-		RetryAfter: float64(a.Decision.RetryAfter) / 1e6,
+// BucketOf returns what a Dry request without a cost has shown of a bucket of a rule.
+func BucketOf(l *ratelimit.Located, o *bucket.Outcome) Bucket {
+	b := newBucket(l.Limit)
+	b.Key, b.Rule, b.Refused, b.Replaced = l.Take.Key, l.Rule.Name, l.Refused, l.Replaced
+	b.Used, b.Reset = ratelimit.UsedOf(&l.Take, o, 0), seconds(o.Decisions[0].ResetAfter)
+	return b
+}
+
+func newBucket(l *ratelimit.RuleLimit) Bucket {
+	return Bucket{
+		Limit: l.Policy, Algorithm: l.Algorithm.String(), Window: seconds(l.Window), Capacity: l.Capacity(),
+		Shadow: l.Shadow,
+	}
+}
+
+func seconds(micros int64) float64 { return float64(micros) / 1e6 }
+
+// askedOf returns the bucket of a limit that a Dry limiter has applied.
+func askedOf(rule string, a *ratelimit.Applied) Asked {
+	b := Asked{
+		Bucket: newBucket(a.Limit), Quota: a.Quota, Cost: a.Cost, Fits: a.Decision.Allowed,
+		Remaining: a.Decision.Remaining, RetryAfter: seconds(a.Decision.RetryAfter),
 	}
 	if a.Decision.RetryAfter < 0 {
 		b.RetryAfter = -1
 	}
+	b.Rule, b.Reset = rule, seconds(a.Decision.ResetAfter)
 	if s := a.Bucket; s != nil {
 		b.Key, b.Used, b.Capacity, b.Charge = s.Key, s.Used, s.Capacity, s.Charge
 	}
 	return b
 }
 
-func (b *Bucket) text() string {
+func (b *Asked) text() string {
 	verdict := "fits"
 	switch {
 	case b.Fits:
@@ -65,4 +93,22 @@ func (b *Bucket) text() string {
 		parts = append(parts, "a quota")
 	}
 	return b.Limit + ": " + strings.Join(parts, ", ")
+}
+
+// Row returns the bucket as a row of a table: limit, usage, reset, and key.
+func (b *Bucket) Row() []string {
+	kind := ""
+	switch {
+	case b.Refused:
+		kind = " (refused requests)"
+	case b.Replaced:
+		kind = " (replaced by the limit of the key)"
+	case b.Shadow:
+		kind = " (in shadow)"
+	}
+	reset := "full quota"
+	if b.Used > 0 {
+		reset = fmt.Sprintf("reset in %.0f s", math.Ceil(b.Reset))
+	}
+	return []string{b.Limit + kind, fmt.Sprintf("%d of %d used", b.Used, b.Capacity), reset, fmt.Sprintf("%q", b.Key)}
 }

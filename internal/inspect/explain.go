@@ -86,8 +86,8 @@ type Descriptor struct {
 	Rule    string   `json:"rule,omitempty"`
 	At      string   `json:"at,omitempty"`
 	// Unlimited means that the rule has no limit.
-	Unlimited bool     `json:"unlimited,omitempty"`
-	Buckets   []Bucket `json:"buckets,omitempty"`
+	Unlimited bool    `json:"unlimited,omitempty"`
+	Buckets   []Asked `json:"buckets,omitempty"`
 }
 
 // Entry is an entry of a descriptor.
@@ -196,7 +196,7 @@ func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result)
 			}
 			for k := range res.Limits {
 				if b := res.Limits[k].Bucket; b != nil && b.Descriptor == i {
-					d.Buckets = append(d.Buckets, bucketOf(&res.Limits[k]))
+					d.Buckets = append(d.Buckets, askedOf(s.RuleName(), &res.Limits[k]))
 				}
 			}
 			if s.Binding != nil && s.Rule == nil {

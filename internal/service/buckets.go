@@ -1,138 +1,183 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
+	"slices"
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
-	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// Bucket is a bucket in Redis, as `extauthz buckets` shows it.
-type Bucket struct {
-	Key string `json:"key"`
-	// Rule is the name of its rule, and Limit that of the limit.
-	Rule  string `json:"rule"`
-	Limit string `json:"limit"`
-	// Refused means that the bucket counts requests that ext_authz has refused.
-	Refused bool `json:"refused,omitempty"`
-	// Used is how many hits were in use before the reset, of so many in all.
-	Used     int64 `json:"used"`
-	Capacity int64 `json:"capacity"`
+// BucketQuery names buckets: those of a descriptor, of an API key, or of a rule. One of the three is set.
+type BucketQuery struct {
+	Domain  string          `json:"domain"`
+	Entries []inspect.Entry `json:"entries,omitempty"`
+	KeyID   string          `json:"key_id,omitempty"`
+	Rule    string          `json:"rule,omitempty"`
 }
 
-// Reset is whether ResetBuckets empties the buckets. Otherwise it only shows them.
-type Reset bool
+// Buckets are the buckets that a BucketQuery names.
+type Buckets struct {
+	Buckets []inspect.Bucket `json:"buckets"`
+	// Note is what the list leaves out, "" for nothing.
+	Note string `json:"note,omitempty"`
+}
 
-// bucketsPatience bounds the calls of ResetBuckets.
-const bucketsPatience = 5 * time.Second
+// mostOfRule is how many buckets of a rule are shown: those with the most hits.
+const mostOfRule = 100
 
-// ResetBuckets empties the buckets of a descriptor in Redis, or only shows them. It finds them by the rules and
-// settings of the service. Replicas do not restore what they remember of an emptied bucket.
-func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *ratelimitv3.RateLimitDescriptor,
-	reset Reset) ([]Bucket, error) {
-	if !s.UsesRedis() {
-		return nil, errors.New("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
-			"REDIS_URL, or restart the replica")
-	}
-	ctx, cancel := context.WithTimeout(ctx, bucketsPatience)
-	defer cancel()
-	files, log := newCertificates(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)
-	loaded, err := loadRules(ctx, s, files, log)
+// Buckets shows buckets, and changes nothing.
+func (r *requests) Buckets(ctx context.Context, q BucketQuery) (*Buckets, error) {
+	found, note, err := r.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	var entries []descriptors.Entry
-	for _, e := range d.GetEntries() {
-		entries = append(entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
+	shown, err := r.look(ctx, found)
+	if q.Rule != "" {
+		slices.SortStableFunc(shown, func(a, b inspect.Bucket) int { return cmp.Compare(b.Used, a.Used) })
+		shown = shown[:min(len(shown), mostOfRule)]
 	}
-	live := newLive(s)
-	live.Activate(loaded.first, nil)
-	var own *ratelimit.LimitSpec
-	if s.Keys.Configured() || loaded.sample {
-		keys, err := openKeys(ctx, s, loaded, log)
+	return &Buckets{Buckets: shown, Note: note}, err
+}
+
+// find returns the buckets that a query names.
+func (r *requests) find(ctx context.Context, q BucketQuery) (found []ratelimit.Located, note string, err error) {
+	switch rules := r.live.Limits(); {
+	case q.Rule != "":
+		return r.findRule(ctx, q)
+	case q.KeyID != "":
+		id, ok := r.keys.keys.Named(q.KeyID)
+		if !ok {
+			return nil, "", fmt.Errorf("no API key %s is valid now", suggest.Quoted(q.KeyID))
+		}
+		made, others := r.live.Policies().DescriptorsOf(q.Domain, id)
+		for _, entries := range made {
+			found = append(found, rules.Locate(q.Domain, entries, id.Limit)...)
+		}
+		if others > 0 {
+			note = suggest.Counted(others, "limit") + " of the policy also depends on the request: use --descriptor"
+		}
+		if len(found) == 0 && note == "" {
+			err = fmt.Errorf("no limit of the policy of %s counts the requests of this key", suggest.Quoted(q.Domain))
+		}
+		return found, note, err
+	}
+	entries := make([]descriptors.Entry, len(q.Entries))
+	for i, e := range q.Entries {
+		entries[i] = descriptors.Entry(e)
+	}
+	rules := r.live.Limits()
+	found = rules.Locate(q.Domain, entries, ownLimits(r.live, r.keys.keys)(q.Domain, entries))
+	if len(found) > 0 {
+		return found, "", nil
+	}
+	if miss := rules.Miss(q.Domain, entries, ratelimit.ShowValues); miss != "" {
+		return nil, "", errors.New(miss)
+	}
+	return nil, "", errors.New("the rule that matches is unlimited, so it has no buckets")
+}
+
+// findRule searches Redis for the buckets of a rule.
+func (r *requests) findRule(ctx context.Context, q BucketQuery) (found []ratelimit.Located, note string, err error) {
+	const most = 10_000
+	if r.redis == nil {
+		return nil, "", errors.New("the memory store does not keep the keys of buckets: use --descriptor or --key-id, " +
+			"or extauthz buckets top")
+	}
+	located, patterns := r.live.Limits().LocateRule(q.Domain, q.Rule)
+	if len(located) == 0 {
+		var names []string
+		for _, rule := range r.live.Limits().All() {
+			names = append(names, rule.Name)
+		}
+		return nil, "", fmt.Errorf("no limited rule %s in the domain %s%s", suggest.Quoted(q.Rule), suggest.Quoted(q.Domain),
+			suggest.Meant(q.Rule, names...))
+	}
+	for i, l := range located {
+		keys, complete, err := r.redis.Keys(ctx, l.Limit.Limit, patterns[i], most)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		defer func() { _ = keys.close() }() // it was only read
-		own = ownLimits(live, keys.keys)(domain, entries)
-	}
-	found := live.Limits().Locate(domain, entries, own)
-	if len(found) == 0 {
-		if miss := live.Limits().Miss(domain, entries, ratelimit.ShowValues); miss != "" {
-			return nil, errors.New(miss)
+		for _, key := range keys {
+			one := l
+			one.Take.Key = key
+			found = append(found, one)
 		}
-		return nil, errors.New("the rule that matches is unlimited, so it has no buckets")
-	}
-	cfg, err := bucketsConfig(s, files)
-	if err != nil {
-		return nil, err
-	}
-	redisstore.Log(log) // the command prints its error
-	cfg.Timeout = bucketsPatience
-	store, err := redisstore.New(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w", err)
-	}
-	defer func() { _ = store.Close() }() // all calls are answered
-	if err := store.Ping(ctx); err != nil {
-		if mistake := redisMistake(s, err); mistake != nil {
-			return nil, mistake
+		if !complete {
+			note = fmt.Sprintf("the rule has more than %d buckets; these are the fullest of some", most)
 		}
-		return nil, err
 	}
-	return resetAll(ctx, store, found, reset)
+	if note == "" && len(found) > mostOfRule {
+		note = fmt.Sprintf("the fullest %d of %d buckets", mostOfRule, len(found))
+	}
+	return found, note, nil
 }
 
-// resetAll shows the buckets that exist, or those of requests and active limits, and empties them.
-func resetAll(ctx context.Context, store ratelimit.Store, found []ratelimit.Located, reset Reset) (all []Bucket,
-	err error) {
+// look returns what the buckets hold. It leaves out empty ones, unless they are those of requests and active limits.
+func (r *requests) look(ctx context.Context, found []ratelimit.Located) (all []inspect.Bucket, err error) {
+	requests := make([]bucket.Request, len(found))
 	for i := range found {
-		l := &found[i]
-		used, err := resetOne(ctx, store, l.Take, reset)
-		if err != nil {
-			return all, fmt.Errorf("%s: %w", l.Take.Key, err)
+		t := found[i].Take
+		if t.Limit.Requests == 0 { // a closed bucket is not read
+			t.Limit.Requests, t.Limit.Burst = 1, 1
 		}
-		if used > 0 || !l.Refused && !l.Replaced {
-			all = append(all, Bucket{
-				Key: l.Take.Key, Rule: l.Rule.Name, Limit: l.Limit.Policy, Refused: l.Refused, Used: used,
-				Capacity: l.Limit.Capacity(),
-			})
+		requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{t}}
+	}
+	outcomes := make([]bucket.Outcome, len(requests))
+	ratelimit.Take(ctx, r.decides, requests, outcomes)
+	all = []inspect.Bucket{}
+	for i := range found {
+		if err := outcomes[i].Err; err != nil {
+			return nil, fmt.Errorf("%s: %w", found[i].Take.Key, err)
+		}
+		if b := inspect.BucketOf(&found[i], &outcomes[i]); b.Used > 0 || !found[i].Refused && !found[i].Replaced {
+			all = append(all, b)
 		}
 	}
 	return all, nil
 }
 
-// resetOne returns how many units of a bucket are in use, and empties it. A refund does that, and leaves the note that
-// voids what replicas remember. A refund of an empty bucket leaves none, so a unit is charged before.
-func resetOne(ctx context.Context, store ratelimit.Store, t bucket.Take, reset Reset) (used int64, err error) {
+// commandPatience bounds a call of Redis by a command.
+const commandPatience = 5 * time.Second
+
+// Reset empties the buckets of a descriptor in Redis, and returns what they held before. Replicas do not restore what
+// they remember of an emptied bucket.
+func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, error) {
+	found, _, err := o.find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	before, err := o.look(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if err := o.resetOne(ctx, found[i].Take); err != nil {
+			return before, fmt.Errorf("%s: %w", found[i].Take.Key, err)
+		}
+	}
+	return before, nil
+}
+
+// resetOne empties a bucket. A refund does that, and leaves the note that voids what replicas remember. A refund of an
+// empty bucket leaves none, so a unit is charged before.
+func (o *Offline) resetOne(ctx context.Context, t bucket.Take) error {
 	if t.Limit.Requests == 0 { // the script does not read a closed bucket
 		t.Limit.Requests, t.Limit.Burst = 1, 1
 	}
-	look, charge, refund := t, t, t
+	charge, refund := t, t
 	charge.Cost, charge.Role, charge.CountDenied = 1, bucket.Shadow, true
 	refund.Refund = math.MaxInt64
-	requests := []bucket.Request{{Takes: []bucket.Take{look}}}
-	if reset {
-		requests = append(requests,
-			bucket.Request{Takes: []bucket.Take{charge}}, bucket.Request{Takes: []bucket.Take{refund}})
-	}
+	requests := []bucket.Request{{Takes: []bucket.Take{charge}}, {Takes: []bucket.Take{refund}}}
 	outcomes := make([]bucket.Outcome, len(requests))
-	ratelimit.Take(ctx, store, requests, outcomes)
-	for i := range outcomes {
-		if err := outcomes[i].Err; err != nil {
-			return 0, err
-		}
-	}
-	seen := &outcomes[0].Seen[0]
-	return seen.State.Used(&t.Limit, seen.Clock), nil
+	ratelimit.Take(ctx, o.redis, requests, outcomes)
+	return errors.Join(outcomes[0].Err, outcomes[1].Err)
 }

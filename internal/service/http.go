@@ -78,7 +78,8 @@ func addHealth(mux *http.ServeMux, h *health) {
 // debugHandler serves pages for operators: the active rules, metrics, health and profiles.
 func debugHandler(r *requests, withProfiles bool) http.Handler {
 	index := "/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n" +
-		"/explain       why a request (POST, JSON) would pass or not\n"
+		"/explain       why a request (POST, JSON) would pass or not\n" +
+		"/buckets       what buckets (POST, JSON) hold\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {
 		profiles = profilesHandler()
@@ -88,6 +89,7 @@ func debugHandler(r *requests, withProfiles bool) http.Handler {
 	mux.HandleFunc("/rlconfig", r.source.serve)
 	mux.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("POST /explain", r.serveExplain)
+	mux.HandleFunc("POST /buckets", r.serveBuckets)
 	mux.Handle("/debug/pprof/", profiles)
 	addHealth(mux, r.ready)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })

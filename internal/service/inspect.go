@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -35,6 +36,23 @@ func (r *requests) serveExplain(w http.ResponseWriter, request *http.Request) {
 	writeJSON(w, r.Explain(request.Context(), m, message))
 }
 
+// serveBuckets serves /buckets on the debug listener: a BucketQuery in JSON.
+func (r *requests) serveBuckets(w http.ResponseWriter, request *http.Request) {
+	var q BucketQuery
+	d := json.NewDecoder(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		http.Error(w, "want a query of buckets in JSON: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	shown, err := r.Buckets(request.Context(), q)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, shown)
+}
+
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
@@ -57,7 +75,9 @@ type OfflineConfig struct {
 // OpenOffline opens all that decides requests. The caller must close it.
 func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	s := *cfg.Settings
-	s.Memory.SnapshotPath = "" // it belongs to a running service
+	s.Memory.SnapshotPath = ""                                     // it belongs to a running service
+	s.Redis.FallbackReplicas = cmp.Or(s.Redis.FallbackReplicas, 1) // a command is no replica
+	s.Redis.Main.Timeout, s.Redis.PerSecond.Timeout = commandPatience, commandPatience
 	cfg.Settings = &s
 	base, err := newProcess(cfg.Config)
 	if err != nil {
@@ -68,7 +88,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	if len(cfg.Rules) == 0 {
 		loaded, err = loadRules(ctx, &s, base.files, base.log)
 	} else {
-		s.Limits.Backend, loaded.offline = "memory", true
+		s.Limits.Backend = "memory"
 		loaded.first, loaded.problems = file.Check(cfg.Rules, cfg.Stdin, RuleConfig(&s))
 		if loaded.problems.HasErrors() {
 			err = loaded.problems.Err()
@@ -77,6 +97,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
+	loaded.offline = true
 	stores, err := openStores(ctx, base)
 	if err != nil {
 		return nil, err

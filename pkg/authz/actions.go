@@ -32,6 +32,8 @@ type entryMaker struct {
 	key string
 	// fixed is the value if it is always the same, else "".
 	fixed string
+	// always means that each request has the entry.
+	always bool
 	// field is the field of a credential that the value is, "" for another action.
 	field string
 	// value returns the value for a request; ok is false if there is none, so that no descriptor is made.
@@ -118,7 +120,7 @@ func (a *Action) compile() (e entryMaker) {
 		return a.RemoteAddress.compile()
 	case a.GenericKey != nil:
 		value := text(a.GenericKey.Value)
-		e.key, e.fixed = textOr(a.GenericKey.Key, "generic_key"), value
+		e.key, e.fixed, e.always = textOr(a.GenericKey.Key, "generic_key"), value, true
 		e.value = func(*facts) (string, bool) { return value, true }
 	case a.HeaderValueMatch != nil:
 		m := *a.HeaderValueMatch

@@ -76,6 +76,32 @@ func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id 
 	return owner, id
 }
 
+// DescriptorsOf returns the descriptors by which the limits of a domain's policy count the requests of an identity. It
+// leaves out those that also depend on the request, and returns their number.
+func (p *Policies) DescriptorsOf(domain string, id credential.Identity) (made [][]descriptors.Entry, others int) {
+	policy := p.byDomain[domain]
+	if policy == nil {
+		return nil, 0
+	}
+	f := facts{decision: &Decision{Identity: id}}
+	for i := range policy.limits {
+		entries, ofRequest := []descriptors.Entry(nil), false
+		for _, a := range policy.limits[i].actions {
+			if ofRequest = a.field == "" && !a.always; ofRequest {
+				others++
+				break
+			}
+			if value, ok := a.value(&f); ok {
+				entries = append(entries, descriptors.Entry{Key: a.key, Value: value})
+			}
+		}
+		if !ofRequest && len(entries) == len(policy.limits[i].actions) {
+			made = append(made, entries)
+		}
+	}
+	return made, others
+}
+
 // makes reports whether the descriptors of a limit can have these entries.
 func (d *descriptorMaker) makes(entries []descriptors.Entry) bool {
 	return slices.EqualFunc(d.actions, entries, func(a entryMaker, e descriptors.Entry) bool {

@@ -24,13 +24,17 @@ func bucketOf(t *bucket.Take, o *bucket.Outcome, i, descriptor int) *Bucket {
 	b := &Bucket{
 		Descriptor: descriptor, Key: strings.Clone(t.Key), Capacity: t.Capacity(), Charge: t.Charged(d.Allowed, o.Allowed),
 	}
-	if i < len(o.Seen) {
-		seen := &o.Seen[i]
-		b.Used = seen.State.Used(&t.Limit, seen.Clock)
-	} else { // it was decided by a lease or from the denial cache
-		b.Used = max(0, b.Capacity-d.Remaining-b.Charge)
-	}
+	b.Used = UsedOf(t, o, i)
 	return b
+}
+
+// UsedOf returns the units in use before a Dry decision in the bucket of take i, rounded up.
+func UsedOf(t *bucket.Take, o *bucket.Outcome, i int) int64 {
+	if i < len(o.Seen) {
+		return o.Seen[i].State.Used(&t.Limit, o.Seen[i].Clock)
+	}
+	d := &o.Decisions[i] // it was decided by a lease or from the denial cache
+	return max(0, t.Capacity()-d.Remaining-t.Charged(d.Allowed, o.Allowed))
 }
 
 // Located is a bucket of a rule.
@@ -43,6 +47,34 @@ type Located struct {
 	Replaced bool
 	// Take asks the bucket for nothing.
 	Take bucket.Take
+}
+
+// LocateRule returns a bucket without a key for each limit of the rules with a name, that of requests and that of
+// refused requests, and the patterns of Redis (KEYS) of all keys of such buckets.
+func (r *Rules) LocateRule(domain, name string) (found []Located, patterns []string) {
+	escape := strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[", "]", "\\]", "\\", "\\\\").Replace
+	for _, rule := range r.All() {
+		for i := range rule.Limits {
+			l := &rule.Limits[i]
+			if rule.Domain != domain || rule.Name != name || rule.Unlimited {
+				continue
+			}
+			for _, refused := range []bool{false, true} {
+				pattern := escape(r.options.KeyPrefix + keyVersion)
+				if l.hashTag >= 0 {
+					pattern += `\{*\}`
+				}
+				if refused {
+					pattern += string(refusedMark)
+				}
+				found = append(found, Located{
+					Rule: rule, Limit: l, Refused: refused, Take: bucket.Take{Rule: l.rule, Limit: l.Limit},
+				})
+				patterns = append(patterns, pattern+escape(l.identity)+"*")
+			}
+		}
+	}
+	return found, patterns
 }
 
 // Locate returns the buckets of the rule that a descriptor matches: for each limit that of requests, and that of

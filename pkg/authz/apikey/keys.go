@@ -118,6 +118,17 @@ func (k *Keys) LimitOf(owner, id string) *ratelimit.LimitSpec {
 	return nil
 }
 
+// Named returns the identity of the key with an id. ok is false for an unknown one, and for one that is not valid now.
+func (k *Keys) Named(id string) (identity credential.Identity, ok bool) {
+	for _, source := range k.cfg.Sources {
+		if e := source.load().find(id); e != nil {
+			identity, err := e.identity(id, k.cfg.Now())
+			return identity, err == nil
+		}
+	}
+	return identity, false
+}
+
 // soon is the time before its end in which a key counts as expiring.
 const soon = 7 * 24 * time.Hour
 
