@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // newLogger returns a logger that writes to cfg.Stderr, with LOG_FORMAT and LOG_LEVEL.
@@ -17,18 +20,21 @@ func newLogger(cfg Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(cfg.Settings.Telemetry.LogLevel)}
 	switch {
 	case cfg.Settings.Telemetry.LogFormat == "json":
-		o.ReplaceAttr = renamed
+		o.ReplaceAttr = inJSON
 		return slog.New(slog.NewJSONHandler(cfg.Stderr, o))
 	case cfg.Terminal:
 		return slog.New(slog.NewTextHandler(terminal{cfg.Stderr}, o))
 	}
+	o.ReplaceAttr = inLines
 	return slog.New(slog.NewTextHandler(cfg.Stderr, o))
 }
 
-// renamed gives the time and the message of a record the names that they have in the JSON of envoyproxy/ratelimit,
-// because log pipelines read them.
-func renamed(groups []string, a slog.Attr) slog.Attr {
-	switch {
+// inJSON gives the time and the message of a record the names that they have in the JSON of envoyproxy/ratelimit,
+// because log pipelines read them. Mistakes are objects, as extauthz check -o json prints them.
+func inJSON(groups []string, a slog.Attr) slog.Attr {
+	switch problems := problemsOf(a); {
+	case problems != nil:
+		a.Value = slog.AnyValue([]strictyaml.Problem(problems))
 	case len(groups) > 0:
 	case a.Key == slog.TimeKey:
 		a.Key = "@timestamp"
@@ -36,6 +42,29 @@ func renamed(groups []string, a slog.Attr) slog.Attr {
 		a.Key = "@message"
 	}
 	return a
+}
+
+// inLines makes each mistake an attribute of one line: problems.0, problems.1.
+func inLines(_ []string, a slog.Attr) slog.Attr {
+	var lines []slog.Attr
+	for i, p := range problemsOf(a) {
+		lines = append(lines, slog.String(strconv.Itoa(i), p.OneLine()))
+	}
+	if lines != nil {
+		a.Value = slog.GroupValue(lines...)
+	}
+	return a
+}
+
+// maxListed is how many mistakes or names a record has, because container runtimes cut long lines.
+const maxListed = 10
+
+// problemsOf returns the first mistakes of an attribute, nil if it has none.
+func problemsOf(a slog.Attr) (problems rules.Problems) {
+	if a.Value.Kind() == slog.KindAny { // for other kinds, Any allocates
+		problems, _ = a.Value.Any().(rules.Problems)
+	}
+	return problems[:min(len(problems), maxListed)]
 }
 
 // terminal writes an attribute of several lines, such as the mistakes of a rule file, as a block below its log line.
@@ -81,21 +110,11 @@ const logInterval = time.Minute
 
 // logLimiter allows a line that requests can cause once in logInterval for each key. There must be few keys. The zero
 // value is ready, and safe for concurrent use.
-type logLimiter struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
+type logLimiter struct{ last sync.Map } // string -> time.Time
 
 // allow reports whether to log the line of key now.
 func (l *logLimiter) allow(key string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last, ok := l.last[key]; ok && time.Since(last) < logInterval {
-		return false
-	}
-	if l.last == nil {
-		l.last = make(map[string]time.Time)
-	}
-	l.last[key] = time.Now()
-	return true
+	now := time.Now()
+	last, logged := l.last.LoadOrStore(key, now)
+	return !logged || now.Sub(last.(time.Time)) >= logInterval && l.last.CompareAndSwap(key, last, now)
 }
