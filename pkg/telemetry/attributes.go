@@ -199,14 +199,10 @@ func text(pairs ...string) (attrs []slog.Attr) {
 // cut returns a text for a log line: at most maxLogged bytes, without line breaks and other control characters. Quoting
 // them is not enough, because a terminal shows an attribute of several lines below its line.
 func cut(s string) string {
-	s = s[:min(len(s), maxLogged)]
-	if strings.ContainsFunc(s, unicode.IsControl) {
-		return strings.Map(func(c rune) rune {
-			if unicode.IsControl(c) {
-				return unicode.ReplacementChar
-			}
-			return c
-		}, s)
-	}
-	return s
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, s[:min(len(s), maxLogged)])
 }
