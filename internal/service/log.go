@@ -2,12 +2,14 @@ package service
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -117,4 +119,83 @@ func (l *logLimiter) allow(key string) bool {
 	now := time.Now()
 	last, logged := l.last.LoadOrStore(key, now)
 	return !logged || now.Sub(last.(time.Time)) >= logInterval && l.last.CompareAndSwap(key, last, now)
+}
+
+// ErrBlocked is the error of Run in place of one that cannot be printed, because stderr is blocked.
+var ErrBlocked = errors.New("stderr is blocked")
+
+const (
+	maxWaiting  = 1 << 20         // bytes of records in a logQueue; as many are being written
+	logPatience = 3 * time.Second // how long the end of the service waits for stderr
+)
+
+// logQueue writes records to stderr in the background, so that no request waits while stderr is blocked: a full pipe
+// that is not read. It leaves out records that do not fit. Their number stands before the next record. Use newLogQueue.
+type logQueue struct {
+	cfg     Config // with stderr
+	leftOut atomic.Uint64
+	ended   chan struct{}
+	more    sync.Cond // waiting or closed has changed
+
+	mu      sync.Mutex
+	waiting []byte
+	missing uint64 // records that were left out since waiting was full
+	closed  bool
+}
+
+func newLogQueue(cfg Config) *logQueue {
+	q := &logQueue{cfg: cfg, ended: make(chan struct{})}
+	q.more.L = &q.mu
+	go q.run()
+	return q
+}
+
+// Write implements io.Writer for one record. It does not wait for stderr.
+func (q *logQueue) Write(record []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.missing > 0 || len(q.waiting) > 0 && len(q.waiting)+len(record) > maxWaiting {
+		q.missing++
+		q.leftOut.Add(1)
+		return len(record), nil
+	}
+	q.waiting = append(q.waiting, record...)
+	q.more.Signal()
+	return len(record), nil
+}
+
+// run writes records until the queue is closed and empty.
+func (q *logQueue) run() {
+	defer close(q.ended)
+	var writing []byte
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed || len(q.waiting) > 0 {
+		if len(q.waiting) == 0 {
+			q.more.Wait()
+			continue
+		}
+		missing := q.missing
+		writing, q.waiting, q.missing = q.waiting, writing[:0], 0
+		q.mu.Unlock()
+		_, _ = q.cfg.Stderr.Write(writing) // an error of the log has no other place
+		if missing > 0 {
+			newLogger(q.cfg).Error("log records were left out because stderr was blocked", "left_out", missing)
+		}
+		q.mu.Lock()
+	}
+}
+
+// close waits until all records are written. It returns false if stderr stays blocked.
+func (q *logQueue) close() bool {
+	q.mu.Lock()
+	q.closed = true
+	q.more.Signal()
+	q.mu.Unlock()
+	select {
+	case <-q.ended:
+		return true
+	case <-time.After(logPatience):
+		return false
+	}
 }
