@@ -96,13 +96,12 @@ func (f variableFlags) read() (map[string]string, error) {
 
 // migration is the result of extauthz-tools migrate ratelimit, as -o json prints it.
 type migration struct {
-	OK       bool                  `json:"ok"` // the service starts
-	Settings []migrate.Setting     `json:"settings"`
-	Problems []command.ProblemJSON `json:"problems"`
-	Changes  []migrate.Change      `json:"changes"`
+	OK       bool              `json:"ok"` // the service starts
+	Settings []migrate.Setting `json:"settings"`
+	Problems rules.Problems    `json:"problems"`
+	Changes  []migrate.Change  `json:"changes"`
 
 	set    rules.Set
-	found  rules.Problems
 	strict bool
 }
 
@@ -111,15 +110,15 @@ func (p *program) migration(env map[string]string, paths []string) *migration {
 	m := &migration{OK: true, Changes: []migrate.Change{}}
 	variables, s := migrate.Settings(env)
 	m.Settings = append([]migrate.Setting{}, variables...)
-	m.set, m.found = file.Check(paths, p.Stdin, service.RuleConfig(s))
-	m.Problems = command.ProblemsOf(m.found)
+	set, problems := file.Check(paths, p.Stdin, service.RuleConfig(s))
+	m.set, m.Problems = set, append(rules.Problems{}, problems...)
 	m.strict = s.Limits.Compatibility == "strict"
 	m.Changes = append(m.Changes, migrate.Ratelimit(m.set.Domains, migrate.RatelimitOptions{
 		Strict:           m.strict,
 		DefaultAlgorithm: s.Limits.DefaultAlgorithm,
 		Set:              func(variable string) bool { return env[variable] != "" },
 	})...)
-	m.OK = !m.found.HasErrors()
+	m.OK = !m.Problems.HasErrors()
 	for _, setting := range m.Settings {
 		m.OK = m.OK && setting.Verdict != migrate.Refused
 	}
@@ -141,10 +140,10 @@ func (m *migration) print(stdout, stderr io.Writer) {
 		_ = w.Flush() // an error means that the reader has gone
 		fmt.Fprintln(stdout)
 	}
-	if len(m.found) > 0 {
-		fmt.Fprintln(stderr, m.found.Error())
+	if len(m.Problems) > 0 {
+		fmt.Fprintln(stderr, m.Problems.Error())
 	}
-	if m.found.HasErrors() {
+	if m.Problems.HasErrors() {
 		fmt.Fprintln(stdout, "Rules: they have mistakes")
 		return
 	}

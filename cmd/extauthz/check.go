@@ -88,12 +88,12 @@ With --envoy it also compares a configuration of Envoy with the rules. It report
 
 // checked is the result of extauthz check, as -o json prints it.
 type checked struct {
-	OK         bool                  `json:"ok"` // true also with warnings
-	Domains    int                   `json:"domains"`
-	Limits     int                   `json:"limits"`
-	Generation string                `json:"generation"`
-	Envoy      []checkedEnvoy        `json:"envoy,omitempty"`
-	Problems   []command.ProblemJSON `json:"problems"`
+	OK         bool           `json:"ok"` // true also with warnings
+	Domains    int            `json:"domains"`
+	Limits     int            `json:"limits"`
+	Generation string         `json:"generation"`
+	Envoy      []checkedEnvoy `json:"envoy,omitempty"`
+	Problems   rules.Problems `json:"problems"`
 
 	rules, plans rules.Problems // those of the rule files, and of the plans of API keys
 }
@@ -119,7 +119,7 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, with compared)
 	set, problems := file.Check(paths, stdin, cfg)
 	c := &checked{
 		Domains: len(set.Domains), Generation: set.Generation,
-		rules: problems, Problems: []command.ProblemJSON{},
+		rules: problems,
 	}
 	limits := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: with.status})
 	for _, rule := range limits.All() {
@@ -138,7 +138,7 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, with compared)
 		problems = append(problems, e.problems...)
 	}
 	c.OK = !problems.HasErrors()
-	c.Problems = command.ProblemsOf(problems)
+	c.Problems = append(rules.Problems{}, problems...)
 	return c
 }
 

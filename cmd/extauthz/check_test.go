@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
@@ -111,14 +112,14 @@ func TestCheckJSON(t *testing.T) {
 		code        int
 		want        checked
 	}{
-		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []command.ProblemJSON{}}},
-		{"-", badRules, 1, checked{Problems: []command.ProblemJSON{{
-			File: "standard input", Line: 4, Column: 5, Length: 9, Severity: "error",
+		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: strictyaml.Problems{}}},
+		{"-", badRules, 1, checked{Problems: strictyaml.Problems{{
+			File: "standard input", Line: 4, Column: 5, Length: 9,
 			Message: "unknown key `rate_limt` in a descriptor", Hints: []string{"did you mean `rate_limit`?"},
 		}}}},
 		{"--envoy ../../envoy/envoy.yaml ../../internal/service/sample", "", 0, checked{
 			OK: true, Domains: 1, Limits: 8, Envoy: []checkedEnvoy{{File: "../../envoy/envoy.yaml", Managers: 1}},
-			Problems: []command.ProblemJSON{},
+			Problems: strictyaml.Problems{},
 		}},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // sarif is a part of a SARIF 2.1.0 log, which code scanning shows beside the lines of files.
 type sarif = map[string]any
 
 // sarifLog returns problems as a SARIF log.
-func sarifLog(problems []command.ProblemJSON) sarif {
+func sarifLog(problems rules.Problems) sarif {
 	const rule = "extauthz-check"
 	results := []sarif{}
 	for _, p := range problems {
@@ -22,7 +23,7 @@ func sarifLog(problems []command.ProblemJSON) sarif {
 		}
 		results = append(results, sarif{
 			"ruleId":    rule,
-			"level":     p.Severity,
+			"level":     p.Warning,
 			"message":   sarif{"text": strings.Join(append([]string{p.Message}, p.Hints...), "\n")},
 			"locations": []sarif{{"physicalLocation": at}},
 		})

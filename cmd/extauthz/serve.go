@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +21,14 @@ func (p *program) serve() *cobra.Command {
 		Args:    command.NoArguments(": all settings are environment variables (extauthz settings)"),
 		RunE: p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
 			this := command.ThisBuild()
-			return service.Run(ctx, service.Config{
+			err := service.Run(ctx, service.Config{
 				Settings: s, Stderr: p.Stderr, Terminal: p.Terminal,
 				Build: service.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 			})
+			if errors.Is(err, service.ErrBlocked) {
+				return command.ErrReported
+			}
+			return err
 		}),
 	}
 }

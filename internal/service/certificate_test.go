@@ -185,7 +185,7 @@ func TestBrokenCertificates(t *testing.T) {
 				t.Fatal(err)
 			}
 			shows(name, state.usable)
-			if n := strings.Count(out.String(), state.line); state.line != "" && n != 1 {
+			if n := strings.Count(logged(t, out, state.line), state.line); state.line != "" && n != 1 {
 				t.Errorf("%d lines, want one with %s in\n%s", n, state.line, out)
 			}
 		}

@@ -43,7 +43,9 @@ type webServer struct {
 // webServers returns the servers of all open ports but that of gRPC.
 func (l listeners) webServers(r *requests) (servers []webServer) {
 	add := func(name string, on net.Listener, handler http.Handler) {
-		servers = append(servers, webServer{name, on, newHTTPServer(r.bugs.handler(name, handler))})
+		server := newHTTPServer(r.bugs.handler(name, handler))
+		server.ErrorLog = slog.NewLogLogger(r.log.Handler(), slog.LevelWarn)
+		servers = append(servers, webServer{name, on, server})
 	}
 	s, main, debug := r.Settings, l.guarded["http"], l.guarded["debug"]
 	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ready)))

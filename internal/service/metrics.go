@@ -51,6 +51,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.files.collect(to)
 	m.collectRules(to)
 	m.collectListeners(to)
+	to.counter("log_left_out_total",
+		"Log records that were left out because stderr was blocked.")(m.stderr.leftOut.Load())
 	to.gauge("build_info",
 		"1 for the version that is running.", "version", "revision", "goversion")(1, m.Build.Version, m.Build.Revision,
 		m.Build.GoVersion)

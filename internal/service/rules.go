@@ -118,8 +118,7 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	case l.problems.HasErrors():
 		r.refuse(r.changeLog(l.first.Generation), l.problems)
 	case l.first.Generation != "":
-		logWarnings(r.log, l.problems)
-		r.accept(l.first)
+		r.accept(r.log, l.first, l.problems)
 	}
 	return r
 }
@@ -131,9 +130,18 @@ func (r *ruleSource) update(u rules.Update) {
 		r.refuse(log, u.Problems)
 		return
 	}
-	logWarnings(log, u.Problems)
-	r.accept(u.Set)
-	log.Warn("rules reloaded")
+	c := rules.Compare(r.live.Active().Set, u.Set)
+	r.accept(log, u.Set, u.Problems)
+	log.Warn("rules reloaded", "added", firstNames(c.Added), "removed", firstNames(c.Removed),
+		"changed", firstNames(c.Changed))
+}
+
+// firstNames returns the first names, and the number of the others.
+func firstNames(names []string) []string {
+	if more := len(names) - maxListed; more > 0 {
+		names = append(names[:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return append([]string{}, names...) // not null in JSON
 }
 
 // changesPerMinute is how many changes by an xDS server the log has in a minute. Files are read once a second at most.
@@ -156,7 +164,10 @@ func (r *ruleSource) changeLog(generation string) *slog.Logger {
 	return log
 }
 
-func (r *ruleSource) accept(set rules.Set) {
+func (r *ruleSource) accept(log *slog.Logger, set rules.Set, warnings rules.Problems) {
+	if len(warnings) > 0 {
+		log.Warn("the rules have warnings", "warnings", len(warnings), "problems", warnings)
+	}
 	r.activate(set)
 	r.mu.Lock()
 	r.since, r.refused = time.Now(), nil
@@ -173,7 +184,7 @@ func (r *ruleSource) refuse(log *slog.Logger, problems rules.Problems) {
 	if r.since.IsZero() {
 		remain = "there are no previous rules"
 	}
-	log.Error("rules refused; "+remain, "problems", problems.Error())
+	log.Error("rules refused; "+remain, "errors", len(problems.Errors()), "problems", problems.Errors())
 }
 
 // counts returns how many times rules became active, and how many times they were refused.
@@ -200,12 +211,6 @@ func (r *ruleSource) describe() []any {
 		return []any{"rules", "none: the rules in " + r.name + " are refused"}
 	}
 	return []any{"rules", "none: the " + r.from() + " has sent no rules yet"}
-}
-
-func logWarnings(log *slog.Logger, problems rules.Problems) {
-	for _, p := range problems {
-		log.Warn("the rules have a warning", "problem", p.String())
-	}
 }
 
 // serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused.

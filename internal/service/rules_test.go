@@ -29,8 +29,8 @@ func TestChangesOfAnXDSServerAreBounded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			out := new(testenv.Output)
-			source := newRuleSource(&loadedRules{server: c.server}, nil, slog.New(slog.NewTextHandler(out, nil)),
-				func(rules.Set) {})
+			source := newRuleSource(&loadedRules{server: c.server}, rules.NewLive(rules.Options{}),
+				slog.New(slog.NewTextHandler(out, nil)), func(rules.Set) {})
 			for i := range c.n {
 				u := rules.Update{Set: good}
 				if i%2 == 1 {
@@ -51,5 +51,15 @@ func TestChangesOfAnXDSServerAreBounded(t *testing.T) {
 				t.Errorf("%s: %d changes loaded, %d refused; want %d in all", c.name, loaded, refused, c.n+1)
 			}
 		})
+	}
+}
+
+// TestNamesInTheLogAreBounded: a change of many rules has ten names and the number of the others.
+func TestNamesInTheLogAreBounded(t *testing.T) {
+	names := strings.Fields("a b c d e f g h i j k l m")
+	for n, want := range map[int]string{0: "", 10: "a b c d e f g h i j", 13: "a b c d e f g h i j and 3 more"} {
+		if got := firstNames(names[:n:n]); strings.Join(got, " ") != want || got == nil {
+			t.Errorf("%d names: got %q, want %q", n, got, want)
+		}
 	}
 }

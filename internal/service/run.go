@@ -36,11 +36,16 @@ type Config struct {
 
 // Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
 // step before, and is closed after the steps behind it.
-func Run(ctx context.Context, cfg Config) error {
+func Run(ctx context.Context, cfg Config) (err error) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // otherwise it would end the process
 	defer signal.Stop(hangup)
 	base, err := newProcess(cfg)
+	defer func() {
+		if !base.stderr.close() && err != nil {
+			err = ErrBlocked
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -68,7 +73,8 @@ func Run(ctx context.Context, cfg Config) error {
 
 // process is what all steps share.
 type process struct {
-	Config
+	Config   // its Stderr is stderr
+	stderr   *logQueue
 	log      *slog.Logger
 	registry *prometheus.Registry
 	files    *certificates
@@ -77,7 +83,9 @@ type process struct {
 }
 
 func newProcess(cfg Config) (p *process, err error) {
-	p = &process{Config: cfg, log: newLogger(cfg), registry: prometheus.NewRegistry()}
+	p = &process{Config: cfg, stderr: newLogQueue(cfg), registry: prometheus.NewRegistry()}
+	p.Stderr = p.stderr
+	p.log = newLogger(p.Config)
 	for _, warning := range cfg.Settings.Warnings {
 		p.log.Warn("an environment variable has no effect", "warning", warning.String())
 	}

@@ -172,6 +172,15 @@ func matches(out *testenv.Output, pattern *regexp.Regexp) func() error {
 	}
 }
 
+// logged waits until the log has some texts, because it is written in the background. It returns the log.
+func logged(t *testing.T, out *testenv.Output, texts ...string) string {
+	t.Helper()
+	for _, text := range texts {
+		testenv.Eventually(t, matches(out, regexp.MustCompile(regexp.QuoteMeta(text))), "a line in the log")
+	}
+	return out.String()
+}
+
 // checkAs asks /check with an API key.
 func checkAs(t *testing.T, addr, key string) int {
 	t.Helper()
@@ -337,9 +346,12 @@ func TestReload(t *testing.T) {
 	testenv.Eventually(t, shows("requests_per_unit=1,"), "the first rules")
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 2}}]\n")
 	testenv.Eventually(t, shows("requests_per_unit=2,"), "the changed rules")
+	logged(t, out, ` added=[] removed=[] changed=[d.k]`)
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: our, requests_per_unit: 3}}]\n")
 	testenv.Eventually(t, shows("rules.yaml:2:"), "the mistake is shown")
-	testenv.Eventually(t, matches(out, regexp.MustCompile("rules refused")), "a line in the log")
+	refused := regexp.MustCompile(`msg="rules refused; the previous rules stay active" .*errors=1 ` +
+		`problems.0="\S*rules.yaml:2:\d+: error: .*; did you mean .hour`)
+	testenv.Eventually(t, matches(out, refused), "a line in the log")
 	if err := shows("requests_per_unit=2,")(); err != nil {
 		t.Errorf("the previous rules are not active after a mistake: %v", err)
 	}
@@ -347,6 +359,8 @@ func TestReload(t *testing.T) {
 		"extauthz_config_last_reload_successful 0") {
 		t.Error("no metric of the refused rules")
 	}
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 2}}]\n")
+	logged(t, out, `msg="rules reloaded" `, ` added=[] removed=[] changed=[]`)
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 4}}]\n")
 	testenv.Eventually(t, shows("requests_per_unit=4,"), "the fixed rules")
 	if shows("refused")() == nil {

@@ -90,9 +90,7 @@ func TestRulesThatVanishStayActive(t *testing.T) {
 			if _, health := get(t, "http://"+httpAddr+"/healthcheck"); health != "OK\n" {
 				t.Errorf("/healthcheck: %s", health)
 			}
-			if !strings.Contains(out.String(), "rules refused; the previous rules stay active") {
-				t.Errorf("the log does not say so:\n%s", out)
-			}
+			logged(t, out, "rules refused; the previous rules stay active")
 			did(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o755), os.WriteFile(file, rules, 0o600))
 			active(1)
 			denies("when they are back")

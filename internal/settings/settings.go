@@ -170,9 +170,9 @@ type Redis struct {
 
 // Telemetry is what the service reports of itself.
 type Telemetry struct {
-	LogLevel          LogLevel       `envconfig:"LOG_LEVEL" group:"Logs" trial:"any" default:"WARN" example:"INFO" desc:"minimum level of log lines: DEBUG (each decision), INFO (refused requests), WARN or ERROR"`
+	LogLevel          LogLevel       `envconfig:"LOG_LEVEL" group:"Logs" trial:"any" default:"WARN" example:"INFO" desc:"minimum level of log lines: DEBUG (each decision), INFO (denials, also in shadow), WARN or ERROR"`
 	LogFormat         string         `envconfig:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
-	LogClientValues   bool           `envconfig:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; with LOG_LEVEL=DEBUG also the values of descriptors, which can be credentials"`
+	LogClientValues   bool           `envconfig:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; and the values of descriptors, which can be credentials"`
 	DisableStats      bool           `envconfig:"DISABLE_STATS" group:"Metrics" default:"false" example:"true" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
 	UsePrometheus     bool           `envconfig:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
 	PrometheusAddr    HostPort       `envconfig:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`

@@ -109,7 +109,7 @@ func (doc *Document) add(at place, warning bool, message string, hints []string)
 	}
 	doc.seen[id] = true
 	doc.counts[warning]++
-	p := Problem{File: doc.name, Warning: warning, Message: masked(doc.kind.Mask, message)}
+	p := Problem{File: doc.name, Warning: Warning(warning), Message: masked(doc.kind.Mask, message)}
 	if at.line > 0 && at.line <= len(doc.lines) {
 		p.Source = masked(doc.kind.Mask, doc.lines[at.line-1])
 		p.Line, p.Column = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1)

@@ -8,40 +8,45 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Problem is one mistake in a file, or a failure to read it.
+// Problem is one mistake in a file, or a failure to read it. In JSON it has the keys of `extauthz check -o json`.
 type Problem struct {
 	// File is the name of the file or directory.
-	File string
+	File string `json:"file"`
 	// Line and Column count from 1, in characters. Both are 0 for a problem of the whole file.
-	Line, Column int
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
 	// Length is how many characters from Column on are wrong.
-	Length int
+	Length int `json:"length,omitempty"`
 	// Warning means that the file can still be used. A file with an error is not used.
-	Warning bool
+	Warning Warning `json:"severity"`
 	// Message describes the mistake in one line.
-	Message string
+	Message string `json:"message"`
 	// Hints describe what was expected and the fix, one line each.
-	Hints []string
+	Hints []string `json:"hints,omitempty"`
 	// Source is the line of the file without its line break, empty for a problem of the whole file.
-	Source string
+	Source string `json:"-"`
 }
 
-// Severity returns the word before the message: "error" or "warning".
-func (p Problem) Severity() string {
-	if p.Warning {
+// Warning is the severity of a problem: the word "warning", or "error" if it is false.
+type Warning bool
+
+func (w Warning) String() string {
+	if w {
 		return "warning"
 	}
 	return "error"
 }
 
+// MarshalText returns the word.
+func (w Warning) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText reads the word.
+func (w *Warning) UnmarshalText(word []byte) error { *w = string(word) == "warning"; return nil }
+
 // String returns the problem as a text: position and message, the line with the place marked, and the hints.
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
-	}
-	fmt.Fprintf(&b, ": %s: %s\n", p.Severity(), p.Message)
+	b.WriteString(p.head() + "\n")
 	if p.Line > 0 {
 		text, marks := excerpt(p.Source, p.Column, p.Length)
 		fmt.Fprintf(&b, "%5d | %s\n", p.Line, text)
@@ -53,13 +58,27 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// OneLine returns the problem as one line: position, message and hints.
+func (p Problem) OneLine() string { return strings.Join(append([]string{p.head()}, p.Hints...), "; ") }
+
+func (p Problem) head() string {
+	at := p.File
+	if p.Line > 0 {
+		at += fmt.Sprintf(":%d:%d", p.Line, p.Column)
+	}
+	return at + ": " + p.Warning.String() + ": " + p.Message
+}
+
 // Problems are the problems of a set of files. As an error, they are one text.
 type Problems []Problem
 
-// HasErrors reports whether one of the problems is an error.
-func (ps Problems) HasErrors() bool {
-	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
+// Errors returns the problems that are errors.
+func (ps Problems) Errors() Problems {
+	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return bool(p.Warning) })
 }
+
+// HasErrors reports whether one of the problems is an error.
+func (ps Problems) HasErrors() bool { return len(ps.Errors()) > 0 }
 
 // Err returns the problems as an error, nil if all are warnings.
 func (ps Problems) Err() error {
@@ -82,11 +101,6 @@ func (ps Problems) Error() string {
 	if len(ps) > maxShown {
 		fmt.Fprintf(&b, "… and %d more\n", len(ps)-maxShown)
 	}
-	errors := 0
-	for _, p := range ps {
-		if !p.Warning {
-			errors++
-		}
-	}
+	errors := len(ps.Errors())
 	return b.String() + suggest.Counted(errors, "error") + ", " + suggest.Counted(len(ps)-errors, "warning")
 }

@@ -242,6 +242,48 @@ func describe(res ratelimit.Result) string {
 	return b.String()
 }
 
+// TestShadowDenied: the status of a descriptor has the limit that would have denied the request without shadow mode,
+// that of the rule, of the limit, or of the service. A quota that is over its limit would not have denied it while
+// another is not.
+func TestShadowDenied(t *testing.T) {
+	archive := txtar.Parse([]byte(`
+-- rules.yaml --
+domain: test
+descriptors:
+  - {key: zero, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: one, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: trial, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - key: beside
+    limits: [{unit: hour, requests_per_unit: 9}, {name: low, unit: hour, requests_per_unit: 0, shadow_mode: true}]
+  - {key: spent, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: left, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 9}}
+-- settings --
+`))
+	for _, c := range []struct{ settings, ask, want string }{
+		{"", "one=a", ""},
+		{"", "one=a | trial=a", "trial"},
+		{"", "beside=a", "low"},
+		{"", "other=a", ""},
+		{"", "spent=a | left=a", ""},
+		{"shadow", "one=a", ""},
+		{"shadow", "one=a | zero=a", "zero"},
+		{"shadow", "spent=a | left=a", ""},
+		{"shadow", "spent=a", "spent"},
+	} {
+		archive.Files[1].Data = []byte(c.settings)
+		res := decide(t, newScenario(t, archive).limiter, query(t, c.ask))
+		got := ""
+		for _, s := range res.Statuses {
+			if s.ShadowDenied != nil {
+				got += s.ShadowDenied.Limit.Policy
+			}
+		}
+		if !res.Allowed || got != c.want {
+			t.Errorf("%s %s: allowed %t, got the limit %q, want %q", c.settings, c.ask, res.Allowed, got, c.want)
+		}
+	}
+}
+
 // TestRemainingSaturates checks that a larger count becomes the largest of Envoy's counts of 32 bits.
 func TestRemainingSaturates(t *testing.T) {
 	a := ratelimit.Applied{Decision: bucket.Decision{Remaining: math.MaxInt64}}

@@ -72,7 +72,8 @@ type Status struct {
 	Binding *Applied
 	// Shown is the same of those that a client may see (RuleLimit.Hidden); never a limit in shadow beside others.
 	Shown *Applied
-	// ShadowDenied is a limit in shadow beside Binding that would have denied, nil for none.
+	// ShadowDenied is a limit in shadow that would have denied: Binding, or one beside it; nil for none. With
+	// Config.Shadow, each limit is in shadow.
 	ShadowDenied *Applied
 }
 
@@ -229,18 +230,19 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 			s.Shown = applied
 		}
 	}
+	global := !res.Allowed && p.limiter.cfg.Shadow
 	for i := range p.limits {
 		applied, d := &res.Limits[i], p.limits[i].descriptor
 		s := &res.Statuses[d]
-		beside := applied.Limit.beside && applied != s.Binding && !applied.Decision.Allowed
-		if beside {
+		if applied != s.Binding && (!applied.Limit.beside || applied.Decision.Allowed) {
+			continue
+		}
+		p.count(s.Rule, applied, &p.query.Descriptors[d])
+		if !applied.Decision.Allowed && (applied.Shadow || global) {
 			s.ShadowDenied = applied
 		}
-		if beside || applied == s.Binding {
-			p.count(s.Rule, applied, &p.query.Descriptors[d])
-		}
 	}
-	if !res.Allowed && p.limiter.cfg.Shadow {
+	if global {
 		res.Allowed = true
 		p.limiter.totals.GlobalShadow.Add(1)
 	}

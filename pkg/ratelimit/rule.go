@@ -23,10 +23,8 @@ type Rule struct {
 	Unlimited bool
 	// Limits shadows Node.Limits. It has at least one element.
 	Limits []RuleLimit
-	// DenialLines bounds the lines that a log has about denials by the rule. It goes on when rules are loaded again.
-	DenialLines *Gate
 
-	held        *atomic.Int64 // the requests that have Places. It goes on as DenialLines does.
+	held        *atomic.Int64 // the requests that have Places. It goes on when rules are loaded again.
 	path        []*Node
 	overrides   bool           // a limit has an Override
 	dynamicName bool           // detailed_metric or value_to_metric
@@ -77,6 +75,9 @@ type RuleLimit struct {
 	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
 	// on when rules are loaded again.
 	Counters *Counters
+	// DenialLines bounds the lines that a log has about denials by the limit. It goes on as Counters do. It is nil for a
+	// limit that a request brings without a rule.
+	DenialLines *Gate
 
 	index    int              // in Rule.Limits.
 	beside   bool             // in shadow beside limits of the rule that are enforced. It has buckets of its own.

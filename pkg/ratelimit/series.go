@@ -41,7 +41,7 @@ type counterSet struct {
 	gone *counterSet
 }
 
-// fixedCounters are the counters of a limit, and the gate and the held requests of a rule whose first limit it is.
+// fixedCounters are the counters and the gate of a limit, and the held requests of a rule whose first limit it is.
 type fixedCounters struct {
 	Counters
 	lines Gate
@@ -70,7 +70,7 @@ func (s *counterSet) without(next *counterSet) *counterSet {
 	return &gone
 }
 
-// add gives a rule its counters and its gate. If the previous rules have the same, these go on.
+// add gives a rule its counters and its gates. If the previous rules have the same, these go on.
 func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 	var old, gone counterSet
 	if before != nil {
@@ -88,9 +88,9 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		if s.fixed[name] == nil {
 			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
-		l.Counters, l.index = &s.fixed[name].Counters, i
+		l.Counters, l.DenialLines, l.index = &s.fixed[name].Counters, &s.fixed[name].lines, i
 		if i == 0 {
-			rule.DenialLines, rule.held = &s.fixed[name].lines, &s.fixed[name].held
+			rule.held = &s.fixed[name].held
 		}
 	}
 	name = Series{Domain: rule.Domain, Rule: rule.Name}

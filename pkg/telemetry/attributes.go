@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -15,56 +16,69 @@ import (
 // maxLogged bounds a text in a log line.
 const maxLogged = 256
 
+// shadowDenied is the reason in place of that of an allowed request that a limit in shadow would have denied.
+const shadowDenied reply.Reason = "shadow_denied"
+
+var verdicts = [...]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided"}
+
 // decision is what the lines of both services have in common.
 type decision struct {
 	service, domain string
 	verdict         authz.Verdict
 	reason          reply.Reason
-	rule            *ratelimit.Status // with the tightest limit, nil without any
+	limit           *ratelimit.Applied // the limit that the line is about, nil for none
+	status          *ratelimit.Status  // that of its descriptor
 }
 
 func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
-	d := decision{
-		service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed, rule: res.Tightest(),
-	}
+	d := decision{service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed}
 	switch {
 	case res.Err != nil, !res.Allowed && res.Decider == ratelimit.FromPolicyDeny:
 		d.verdict, d.reason = authz.Undecided, reply.ReasonUndecided
 	case !res.Allowed:
 		d.verdict, d.reason = authz.Refused, reply.ReasonOverLimit
 	}
+	d.setLimit(res)
 	return d
 }
 
-// kept returns a copy that is valid after the request, without the limit.
-func (d *decision) kept() decision {
-	c := *d
-	c.domain = strings.Clone(c.domain)
-	if c.rule != nil {
-		c.rule = &ratelimit.Status{Rule: c.rule.Rule}
-	}
-	return c
+func checkDecision(c *authz.Checked) decision {
+	d := decision{service: "authz", domain: c.Decision.Domain, verdict: c.Decision.Verdict, reason: c.Decision.Reason}
+	d.setLimit(c.Decision.Limits)
+	return d
 }
 
-func checkDecision(c *authz.Checked) decision {
-	d := c.Decision
-	return decision{
-		service: "authz", domain: d.Domain, verdict: d.Verdict, reason: d.Reason, rule: d.Limits.Tightest(),
+// setLimit sets the limit that the line is about: one in shadow that would have denied an allowed request, else the
+// tightest. res is nil without a limit.
+func (d *decision) setLimit(res *ratelimit.Result) {
+	if d.status = res.Tightest(); d.status == nil {
+		return
+	}
+	d.limit = d.status.Binding
+	for i := range res.Statuses {
+		if s := &res.Statuses[i]; s.ShadowDenied != nil && d.passes() {
+			d.status, d.limit, d.reason = s, s.ShadowDenied, shadowDenied
+		}
 	}
 }
+
+// passes reports whether the request is allowed, and would be without shadow mode.
+func (d *decision) passes() bool { return d.verdict == authz.Allowed && d.reason != shadowDenied }
 
 // who returns the attributes by which lines belong together.
 func (d *decision) who() []slog.Attr {
-	attrs := text("service", d.service, "verdict", verdictText(d.verdict), "reason", string(d.reason), "domain", d.domain)
-	return append(attrs, ruleAttrs(d.rule)...)
+	attrs := text("service", d.service, "verdict", verdicts[d.verdict], "reason", string(d.reason), "domain", d.domain)
+	if d.limit == nil {
+		return attrs
+	}
+	return append(attrs, ruleAttrs(d.status, d.limit)...)
 }
 
 // attrs returns the attributes that lines of both services have. res is nil without a limit.
 func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
 	attrs := d.who()
-	if d.rule != nil {
-		attrs = append(attrs, limitAttrs(d.rule.Binding)...)
-		attrs = append(attrs, slog.String("decided_by", res.Decider.String()))
+	if d.limit != nil {
+		attrs = append(append(attrs, numbers(d.limit)...), slog.String("decided_by", res.Decider.String()))
 	}
 	return attrs
 }
@@ -86,61 +100,73 @@ func checkAttrs(c *authz.Checked) []slog.Attr {
 	return append(attrs, slog.Duration("took", c.Took))
 }
 
-// ruleAttrs returns the name of a rule and its position. s may be nil.
-func ruleAttrs(s *ratelimit.Status) []slog.Attr {
-	if s == nil || s.Rule == nil {
-		return text("rule", s.RuleName())
+// ruleAttrs returns the name of a rule, its position, and the name of its limit, which may be nil.
+func ruleAttrs(s *ratelimit.Status, a *ratelimit.Applied) []slog.Attr {
+	attrs := text("rule", s.RuleName())
+	if s.Rule != nil {
+		attrs = append(attrs, text("at", s.Rule.Node.Position)...)
 	}
-	return text("rule", s.Rule.Name, "at", s.Rule.Node.Position)
+	if a != nil {
+		attrs = append(attrs, text("limit", a.Limit.Policy)...)
+	}
+	return attrs
 }
 
-// limitAttrs returns a limit and what is left of it.
-func limitAttrs(a *ratelimit.Applied) []slog.Attr {
-	attrs := append(text("limit", a.Limit.Policy),
+// numbers returns the numbers of a limit, and what is left of it.
+func numbers(a *ratelimit.Applied) []slog.Attr {
+	attrs := []slog.Attr{
 		slog.Int64("requests", a.Limit.Requests), slog.Int64("window", ratelimit.Seconds(a.Limit.Window)),
-		slog.Uint64("cost", a.Cost), slog.Int64("remaining", a.Decision.Remaining))
+		slog.Uint64("cost", a.Cost), slog.Int64("remaining", a.Decision.Remaining),
+	}
 	if !a.Decision.Allowed && a.Decision.RetryAfter >= 0 {
 		attrs = append(attrs, slog.Int64("retry_after", ratelimit.Seconds(a.Decision.RetryAfter)))
 	}
 	return attrs
 }
 
-// descriptors returns a group with each descriptor of a query: its keys, and the rule, or why none matches.
-func (l *DecisionLog) descriptors(q *ratelimit.Query, res *ratelimit.Result, show ratelimit.ClientValues) slog.Attr {
-	rules := q.Rules
-	if rules == nil {
-		rules = l.cfg.Rules()
-	}
-	list := make([]slog.Attr, len(q.Descriptors))
+// descriptors returns the keys of the descriptor that the line is about, and a group with others. At DEBUG it has all
+// others, at INFO those that a limit denied, or would have denied.
+func (l *DecisionLog) descriptors(d *decision, q *ratelimit.Query, res *ratelimit.Result,
+	show ratelimit.ClientValues) (own []slog.Attr) {
+	var others []slog.Attr
 	for i := range q.Descriptors {
-		entries := q.Descriptors[i].Entries
-		attrs := []slog.Attr{slog.Any("keys", keysOf(entries))}
+		s, entries := new(ratelimit.Status), q.Descriptors[i].Entries
+		if i < len(res.Statuses) { // there are none if the query is a mistake
+			s = &res.Statuses[i]
+		}
+		denied := s.ShadowDenied != nil || s.Binding != nil && s.Binding.Denied()
+		if s != d.status && !denied && !l.debugs() {
+			continue
+		}
+		keys, values := textsOf(entries)
+		attrs := []slog.Attr{slog.Any("keys", keys)}
 		if show == ratelimit.ShowValues {
-			values := make([]string, len(entries))
-			for k, e := range entries {
-				values[k] = cut(e.Value)
-			}
 			attrs = append(attrs, slog.Any("values", values))
 		}
-		var s ratelimit.Status
-		if i < len(res.Statuses) { // there are none if the query is a mistake
-			s = res.Statuses[i]
-		}
-		attrs = append(attrs, text("decision", decisionText(&s))...)
-		switch {
-		case s.Binding != nil:
-			attrs = append(append(attrs, ruleAttrs(&s)...), limitAttrs(s.Binding)...)
-			if s.ShadowDenied != nil {
-				attrs = append(attrs, text("shadow_denied", s.ShadowDenied.Limit.Policy)...)
+		if s != d.status {
+			attrs = append(attrs, text("decision", decisionText(s))...)
+			switch {
+			case s.Binding != nil:
+				attrs = append(append(attrs, ruleAttrs(s, s.Binding)...), numbers(s.Binding)...)
+			case s.Rule != nil:
+				attrs = append(attrs, ruleAttrs(s, nil)...)
+			default:
+				attrs = append(attrs, text("miss", cmp.Or(q.Rules, l.cfg.Rules()).Miss(q.Domain, entries, show))...)
 			}
-		case s.Rule != nil:
-			attrs = append(attrs, ruleAttrs(&s)...)
-		default:
-			attrs = append(attrs, text("miss", rules.Miss(q.Domain, entries, show))...)
 		}
-		list[i] = slog.Attr{Key: strconv.Itoa(i), Value: slog.GroupValue(attrs...)}
+		if a := s.ShadowDenied; a != nil && a != s.Binding && a != d.limit {
+			attrs = append(attrs, text("shadow_denied", a.Limit.Policy)...)
+		}
+		if s == d.status {
+			own = attrs
+		} else {
+			others = append(others, slog.Attr{Key: strconv.Itoa(i), Value: slog.GroupValue(attrs...)})
+		}
 	}
-	return slog.Attr{Key: "descriptors", Value: slog.GroupValue(list...)}
+	if len(others) > 0 {
+		own = append(own, slog.Attr{Key: "descriptors", Value: slog.GroupValue(others...)})
+	}
+	return own
 }
 
 // decisionText returns the decision on one descriptor.
@@ -160,16 +186,6 @@ func decisionText(s *ratelimit.Status) string {
 	return "allowed"
 }
 
-func verdictText(v authz.Verdict) string {
-	switch v {
-	case authz.Allowed:
-		return "allowed"
-	case authz.Undecided:
-		return "undecided"
-	}
-	return "refused"
-}
-
 // text returns an attribute for each key and value, except for empty values.
 func text(pairs ...string) (attrs []slog.Attr) {
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -183,14 +199,10 @@ func text(pairs ...string) (attrs []slog.Attr) {
 // cut returns a text for a log line: at most maxLogged bytes, without line breaks and other control characters. Quoting
 // them is not enough, because a terminal shows an attribute of several lines below its line.
 func cut(s string) string {
-	s = s[:min(len(s), maxLogged)]
-	if strings.ContainsFunc(s, unicode.IsControl) {
-		return strings.Map(func(c rune) rune {
-			if unicode.IsControl(c) {
-				return unicode.ReplacementChar
-			}
-			return c
-		}, s)
-	}
-	return s
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, s[:min(len(s), maxLogged)])
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// linesPerSecond is how many refusals of one rule, or for one reason without a rule, the log has in a second.
+// linesPerSecond is how many denials by one limit, or for one reason without a limit, the log has in a second.
 const linesPerSecond = 10
 
 // DecisionLogConfig are the settings of a DecisionLog.
@@ -28,12 +27,12 @@ type DecisionLogConfig struct {
 	Values ratelimit.ClientValues
 }
 
-// DecisionLog writes the decisions of both services to a log. At DEBUG, each decision has a line. At INFO, each refusal
-// has a line, up to linesPerSecond for each rule. Further refusals are counted, and a line has their number within a
-// second. It is safe for concurrent use.
+// DecisionLog writes the decisions of both services to a log. At DEBUG, each decision has a line. At INFO, each denial
+// has a line, also one in shadow, up to linesPerSecond for each limit. Further denials are counted, and a line has
+// their number within a second. It is safe for concurrent use.
 type DecisionLog struct {
 	cfg DecisionLogConfig
-	// reasons are the gates of refusals without a rule.
+	// reasons are the gates of denials without a limit of a rule.
 	reasons map[reply.Reason]*ratelimit.Gate
 
 	mu   sync.Mutex
@@ -43,7 +42,7 @@ type DecisionLog struct {
 // NewDecisionLog returns a log of decisions.
 func NewDecisionLog(cfg DecisionLogConfig) *DecisionLog {
 	l := &DecisionLog{cfg: cfg, reasons: make(map[reply.Reason]*ratelimit.Gate)}
-	for _, reason := range reply.Reasons() {
+	for _, reason := range append(reply.Reasons(), shadowDenied) {
 		l.reasons[reason] = new(ratelimit.Gate)
 	}
 	return l
@@ -59,10 +58,7 @@ func (l *DecisionLog) RateLimit(q *ratelimit.Query, res *ratelimit.Result) {
 	if _, ok := errors.AsType[ratelimit.QueryError](res.Err); ok || errors.Is(res.Err, ratelimit.ErrNoRules) {
 		attrs = append(attrs, text("error", res.Err.Error())...) // not that of a store, which may have an address
 	}
-	if l.debugs() {
-		attrs = append(attrs, l.descriptors(q, res, l.cfg.Values))
-	}
-	l.write(&d, attrs)
+	l.write(&d, append(attrs, l.descriptors(&d, q, res, l.cfg.Values)...))
 }
 
 // Check logs a decision of ext_authz. The line never has the query of a path, a header other than x-request-id, or
@@ -79,9 +75,9 @@ func (l *DecisionLog) Check(c *authz.Checked) {
 		attrs = append(attrs, text("owner", c.Decision.Identity.Owner, "plan", c.Decision.Identity.Plan,
 			"http_method", r.Method, "host", r.Host, "path", path, "source", r.Source, "request_id", id)...)
 	}
-	if c.Query != nil && l.debugs() {
+	if c.Query != nil {
 		// The policy can make values of any header, also of one with a credential.
-		attrs = append(attrs, l.descriptors(c.Query, c.Result, ratelimit.HideValues))
+		attrs = append(attrs, l.descriptors(&d, c.Query, c.Result, ratelimit.HideValues)...)
 	}
 	l.write(&d, attrs)
 }
@@ -90,23 +86,24 @@ func (l *DecisionLog) debugs() bool {
 	return l.cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 }
 
-// admits reports whether a decision has a line. If not, it counts a refusal.
+// admits reports whether a decision has a line. If not, it counts a denial.
 func (l *DecisionLog) admits(d *decision) bool {
 	switch {
 	case l.debugs():
 		return true
-	case d.verdict == authz.Allowed || !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo):
+	case d.passes() || !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo):
 		return false
 	}
 	gate := l.reasons[d.reason]
-	if d.rule != nil && d.rule.Rule != nil {
-		gate = d.rule.Rule.DenialLines
+	if d.limit != nil && d.limit.Limit.DenialLines != nil {
+		gate = d.limit.Limit.DenialLines
 	}
 	if gate == nil || gate.Pass(time.Now().Unix(), linesPerSecond) {
 		return true
 	}
 	if gate.LeftOut.Add(1) == 1 {
-		l.remember(leftOut{gate, d.kept()})
+		d.domain = strings.Clone(d.domain) // the line is written later
+		l.remember(leftOut{gate, d.who()})
 	}
 	return false
 }
@@ -114,19 +111,19 @@ func (l *DecisionLog) admits(d *decision) bool {
 // write writes the line of a decision.
 func (l *DecisionLog) write(d *decision, attrs []slog.Attr) {
 	level := slog.LevelInfo
-	if d.verdict == authz.Allowed {
+	if d.passes() {
 		level = slog.LevelDebug
 	}
 	l.cfg.Log.LogAttrs(context.Background(), level, "decided", attrs...)
 }
 
-// leftOut are refusals without lines: their number, and the first of them.
+// leftOut are denials without lines: their number, and what the first of them is about.
 type leftOut struct {
-	gate  *ratelimit.Gate
-	first decision
+	gate *ratelimit.Gate
+	who  []slog.Attr
 }
 
-// remember has the number of refusals without lines logged within a second.
+// remember has the number of denials without lines logged within a second.
 func (l *DecisionLog) remember(left leftOut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +133,7 @@ func (l *DecisionLog) remember(left leftOut) {
 	l.left = append(l.left, left)
 }
 
-// Flush logs how many refusals have no lines, unless the log has their number already. Call it after the last decision.
+// Flush logs how many denials have no lines, unless the log has their number already. Call it after the last decision.
 // It does nothing for nil.
 func (l *DecisionLog) Flush() {
 	if l == nil {
@@ -147,7 +144,7 @@ func (l *DecisionLog) Flush() {
 	l.left = nil
 	l.mu.Unlock()
 	for _, left := range all {
-		attrs := slices.Concat(left.first.who(), []slog.Attr{slog.Uint64("left_out", left.gate.LeftOut.Swap(0))})
+		attrs := append(left.who, slog.Uint64("left_out", left.gate.LeftOut.Swap(0)))
 		l.cfg.Log.LogAttrs(context.Background(), slog.LevelInfo, "decided, without a line for each", attrs...)
 	}
 }
@@ -157,7 +154,8 @@ func LogMisses(log *slog.Logger) func(rules *ratelimit.Rules, domain string, ent
 	return func(rules *ratelimit.Rules, domain string, entries []descriptors.Entry) {
 		attrs := text("domain", domain)
 		if len(entries) > 0 {
-			attrs = append(attrs, slog.Any("keys", keysOf(entries)))
+			keys, _ := textsOf(entries)
+			attrs = append(attrs, slog.Any("keys", keys))
 		}
 		attrs = append(attrs, text("miss", rules.Miss(domain, entries, ratelimit.HideValues))...)
 		log.LogAttrs(context.Background(), slog.LevelWarn,
@@ -165,11 +163,10 @@ func LogMisses(log *slog.Logger) func(rules *ratelimit.Rules, domain string, ent
 	}
 }
 
-// keysOf returns the keys of entries for a log line.
-func keysOf(entries []descriptors.Entry) []string {
-	keys := make([]string, len(entries))
-	for i, e := range entries {
-		keys[i] = cut(e.Key)
+// textsOf returns the keys and the values of entries for a log line.
+func textsOf(entries []descriptors.Entry) (keys, values []string) {
+	for _, e := range entries {
+		keys, values = append(keys, cut(e.Key)), append(values, cut(e.Value))
 	}
-	return keys
+	return keys, values
 }

@@ -63,6 +63,7 @@ func TestDecisionLog(t *testing.T) {
 	}{
 		{"info", slog.NewTextHandler(&lines, withLevel(slog.LevelInfo)), ratelimit.HideValues},
 		{"debug", slog.NewTextHandler(&lines, withLevel(slog.LevelDebug)), ratelimit.HideValues},
+		{"clients", slog.NewTextHandler(&lines, withLevel(slog.LevelInfo)), ratelimit.ShowValues},
 		{"values", slog.NewJSONHandler(&lines, withLevel(slog.LevelDebug)), ratelimit.ShowValues},
 	} {
 		lines.Reset()
@@ -134,8 +135,9 @@ func TestDecisionFields(t *testing.T) {
 	}
 }
 
-// TestDenialsAreBounded: of a flood of denials, a second has ten lines for each rule, also if the rules are loaded
-// again. The number of the others is in the log a second later, or at the end, and none is lost.
+// TestDenialsAreBounded: of a flood of denials, a second has ten lines for each limit, also if the rules are loaded
+// again. The number of the others is in the log a second later, or at the end, and none is lost. Denials in shadow are
+// bounded and counted by themselves.
 func TestDenialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines, read := new(testenv.Output), 0
@@ -144,6 +146,8 @@ domain: shop
 descriptors:
   - {key: a, rate_limit: {unit: hour, requests_per_unit: 0}}
   - {key: b, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - key: c
+    limits: [{unit: hour, requests_per_unit: 0}, {name: s, unit: hour, requests_per_unit: 0, shadow_mode: true}]
 `)}}, file.Config{})
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
@@ -161,29 +165,49 @@ descriptors:
 				log.RateLimit(&ratelimit.Query{Domain: "shop"}, &res)
 			}
 		}
-		count := func(rule string, decided int, leftOut string) {
+		shadow := func(times int) {
+			limits := rules.All()[2].Limits
+			res := ratelimit.Result{Allowed: true, Statuses: []ratelimit.Status{{
+				Rule: rules.All()[2], Binding: &ratelimit.Applied{Limit: &limits[0], Decision: bucket.Decision{Allowed: true}},
+				ShadowDenied: &ratelimit.Applied{Limit: &limits[1], Shadow: true},
+			}}}
+			for range times {
+				log.RateLimit(&ratelimit.Query{Domain: "shop"}, &res)
+			}
+		}
+		count := func(limit string, decided int, leftOut string) {
 			t.Helper()
 			got := lines.String()[read:]
-			if n := strings.Count(got, "msg=decided service=ratelimit verdict=refused reason=over_limit domain=shop rule="+rule+
-				" "); n != decided {
-				t.Errorf("%d lines of rule %s, want %d:\n%s", n, rule, decided, got)
+			about := map[string]string{
+				"a": "verdict=refused reason=over_limit domain=shop rule=a at=shop.yaml:4 limit=a ",
+				"b": "verdict=refused reason=over_limit domain=shop rule=b at=shop.yaml:5 limit=b ",
+				"c": "verdict=refused reason=over_limit domain=shop rule=c at=shop.yaml:6 limit=c ",
+				"s": "verdict=allowed reason=shadow_denied domain=shop rule=c at=shop.yaml:6 limit=s ",
+			}[limit]
+			if n := strings.Count(got, "msg=decided service=ratelimit "+about); n != decided {
+				t.Errorf("%d lines of limit %s, want %d:\n%s", n, limit, decided, got)
 			}
-			at := map[string]string{"a": "shop.yaml:4", "b": "shop.yaml:5"}[rule]
-			want := "rule=" + rule + " at=" + at + " left_out=" + leftOut + "\n"
+			want := about + "left_out=" + leftOut + "\n"
 			if has := strings.Contains(got, want); has != (leftOut != "") {
 				t.Errorf("no %s in\n%s", want, got)
 			}
 		}
 		deny(0, 1000)
 		deny(1, 5)
+		shadow(1000)
+		deny(2, 20)
 		count("a", 10, "")
 		count("b", 5, "")
+		count("s", 10, "")
+		count("c", 10, "")
 		rules = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Before: rules}) // a rule keeps its bound
 		deny(0, 10)
 		count("a", 10, "")
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		count("a", 10, "1000")
+		count("s", 10, "990")
+		count("c", 10, "10")
 		read = len(lines.String())
 		deny(1, 12)
 		log.Flush()

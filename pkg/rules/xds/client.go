@@ -116,7 +116,7 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 			if time.Since(logged) >= refusalInterval {
 				logged = time.Now()
 				c.cfg.Log.Error("rules refused; there are no previous rules (logged once a second)",
-					"generation", u.Set.Generation, "problems", u.Problems.Error())
+					"generation", u.Set.Generation, "errors", len(u.Problems.Errors()), "problems", u.Problems.Errors())
 			}
 			return
 		}
