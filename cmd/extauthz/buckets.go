@@ -31,10 +31,11 @@ func (p *program) bucketsShow() *cobra.Command {
 		Use:   "show",
 		Short: "Show what buckets hold",
 		Long: "extauthz buckets show prints what is used of limits, and when all of it is free again. It changes nothing.\n" +
-			"It shows the buckets of a descriptor, of an API key, or of a rule (the 100 fullest, only in Redis).\n" +
+			"It shows the buckets of a descriptor, of an API key, or of a rule: the 100 fullest, only in Redis, whose user\n" +
+			"needs +scan for that.\n" +
 			"The limit of a credential is shown if it is active in place of that of the rule.\n" +
-			"With --debug it asks a running service, also for its buckets in memory. Without, it needs the environment of the\n" +
-			"service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.",
+			"With --debug it asks a running service, also for its buckets in memory. Without --debug, it needs the\n" +
+			"environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.",
 		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +
 			"  extauthz buckets show --domain shop --key-id k7Ua3xyz --debug localhost:6070\n" +
 			"  extauthz buckets show --domain shop --rule per-tenant -o json",
@@ -47,6 +48,9 @@ func (p *program) bucketsShow() *cobra.Command {
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		given := 0
+		if q.Domain == "" {
+			return command.Usage("missing --domain DOMAIN")
+		}
 		for _, is := range []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""} {
 			if is {
 				given++
@@ -95,7 +99,10 @@ func (p *program) bucketsReset() *cobra.Command {
 	q := bucketFlags(c)
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		if q.Entries == nil {
+		switch {
+		case q.Domain == "":
+			return command.Usage("missing --domain DOMAIN")
+		case q.Entries == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
 		}
 		return nil
@@ -138,7 +145,6 @@ func bucketFlags(c *cobra.Command) *service.BucketQuery {
 		}
 		return err
 	})
-	_ = c.MarkFlagRequired("domain")
 	return q
 }
 

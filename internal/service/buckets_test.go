@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/test/testenv"
 )
@@ -61,11 +62,11 @@ func TestBucketsReset(t *testing.T) {
 					return nil
 				}, http.StatusText(want))
 			}
-			reset := func(args ...string) []Bucket {
+			reset := func(args ...string) []inspect.Bucket {
 				t.Helper()
 				args = append([]string{"buckets", "reset", "--domain", "shop", "--descriptor", "user=ann", "-o", "json"}, args...)
 				code, stdout, stderr := runProgram(t, env, "", args...)
-				var list []Bucket
+				var list []inspect.Bucket
 				if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != exitOK || len(list) != 2 {
 					t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 				}
@@ -132,7 +133,7 @@ func TestBucketsResetStays(t *testing.T) {
 			}
 			code, stdout, stderr := runProgram(t, env, "", "buckets", "reset", "--domain", "shop", "--descriptor", "user=ann",
 				"-o", "json")
-			var list []Bucket
+			var list []inspect.Bucket
 			if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != exitOK {
 				t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 			}

@@ -102,7 +102,13 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := openRules(ctx, stores, loaded)
+	var rules *activeRules
+	if stores.redis != nil {
+		err = stores.redis.Ping(ctx)
+	}
+	if err == nil {
+		rules, err = openRules(ctx, stores, loaded)
+	}
 	if err != nil {
 		stores.close()
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/test/testenv"
 )
@@ -145,7 +146,7 @@ func activeBuckets(t *testing.T, env *settings.Settings) {
 		args := append([]string{"buckets", "reset", "--domain", "shop", "--descriptor", "owner=dan", "-o", "json"},
 			strings.Fields(c.args)...)
 		code, stdout, stderr := runProgram(t, env, "", args...)
-		var list []Bucket
+		var list []inspect.Bucket
 		if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != exitOK || len(list) != 1 {
 			t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 		}

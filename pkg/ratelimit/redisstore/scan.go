@@ -9,7 +9,9 @@ import (
 
 // Keys returns up to most keys that match a pattern of Redis, in the Redis that has the buckets of a limit. complete is
 // false if there may be more. Redis reads all of its keys for that, some at a time. The user needs +scan.
-func (s *Store) Keys(ctx context.Context, l bucket.Limit, pattern string, most int) (keys []string, complete bool, err error) {
+func (s *Store) Keys(ctx context.Context, l bucket.Limit, pattern string, most int) (
+	keys []string, complete bool, err error,
+) {
 	space := s.main
 	if s.perSecond != nil && l.Window < perSecondBelow {
 		space = s.perSecond
