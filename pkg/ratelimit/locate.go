@@ -49,8 +49,8 @@ type Located struct {
 	Take bucket.Take
 }
 
-// LocateRule returns a bucket without a key for each limit of the rules with a name, that of requests and that of
-// refused requests, and the patterns of Redis (KEYS) of all keys of such buckets.
+// LocateRule returns two buckets without keys for each limit of the rules with a name: that of requests, and that of
+// refused requests. patterns has the pattern of Redis (KEYS) of the keys of each.
 func (r *Rules) LocateRule(domain, name string) (found []Located, patterns []string) {
 	escape := strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[", "]", "\\]", "\\", "\\\\").Replace
 	for _, rule := range r.All() {
