@@ -28,8 +28,8 @@ func (p *program) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [RULES...]",
 		Short: "Show why a request passes or not",
-		Long: `extauthz explain decides a request and shows why: the credential, the access rule, the rules that match
-each descriptor or why none does, the buckets with what is used, the answer and its headers.
+		Long: `extauthz explain decides a request and shows why. It prints the access rule and the credential, the rules that
+match each descriptor or why none does, what is used of the buckets, and the answer.
 It charges nothing and writes nothing. The exit code is 0 for every decision.
 
 With RULES (files or directories) no service is needed, and the buckets are empty. API_KEYS_FILE names the API keys.
