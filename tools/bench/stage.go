@@ -137,7 +137,8 @@ func (g group) rows(p loadgen.Plan) (rows []*row) {
 // plan returns the load of most rows.
 func (s *stage) plan(address string, m loadgen.Message) loadgen.Plan {
 	return loadgen.Plan{
-		Address: address, Message: m, Keys: loadgen.Keys{Distribution: loadgen.Uniform, Number: keys},
+		Address: address, Message: m, Client: loadgen.Envoy,
+		Keys:        loadgen.Keys{Distribution: loadgen.Uniform, Number: keys},
 		Connections: s.connections, InFlight: s.inFlight, Timeout: loadgen.MostTimeout,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
 )
 
 const (
@@ -143,7 +144,7 @@ func (s *session) begin(due time.Duration) {
 	} else {
 		r = new(request)
 	}
-	*r = request{due: due, id: s.nextID, status: noStatus, message: r.message[:0]}
+	*r = request{due: due, id: s.nextID, meaning: meaning{status: noStatus}, message: r.message[:0]}
 	s.requests.add(r)
 	s.unsent = append(s.unsent, r)
 	block, flags := s.blocks.next(), http2.FlagHeadersEndHeaders
@@ -187,12 +188,20 @@ func (s *session) flush() error {
 	return err
 }
 
+// push fills and flushes, while another goroutine reads.
+func (s *session) push() {
+	s.fill()
+	if err := s.flush(); err != nil {
+		_ = s.conn.Close() // the reader reports it
+	}
+}
+
 // expire gives up requests that wait longer than the plan's timeout.
 func (s *session) expire() {
 	s.requests.all(func(r *request) {
 		if s.lane.now-r.sent > s.lane.m.plan.Timeout && r.sent > 0 {
 			s.out = appendNumberFrame(s.out, http2.FrameRSTStream, r.id, uint32(http2.ErrCodeCancel))
-			s.fail(r, deadlineExceeded(s.lane.m.plan.Timeout))
+			s.fail(r, failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", s.lane.m.plan.Timeout)})
 		}
 	})
 }
