@@ -3,7 +3,6 @@ package migrate
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
@@ -38,7 +37,8 @@ type LimitadorOptions struct {
 // In Limitador, every limit whose conditions hold applies to a request. Here a descriptor matches one rule. So limits
 // that read the same entries become one tree, and limits that read other entries need a descriptor of their own.
 func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
-	r := &limitador{Document: strictyaml.Read(f, LimitadorKind()), options: o, limits: map[string][]*limit{}}
+	r := &limitador{options: o, limits: map[string][]*limit{}}
+	r.Document = strictyaml.Read(f, LimitadorKind())
 	r.read()
 	c := new(Converted)
 	type domain struct {
@@ -78,17 +78,10 @@ func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
 
 // limitador reads one limits file.
 type limitador struct {
-	*strictyaml.Document
+	reading
 	options    LimitadorOptions
 	limits     map[string][]*limit // by namespace
 	namespaces []string            // in the order of the file
-	failed     bool                // the limit that is being read has an error
-}
-
-// Fail adds an error. The limit that is being read has no equivalent then.
-func (r *limitador) Fail(at *strictyaml.Value, message string, hints ...string) {
-	r.failed = true
-	r.Document.Fail(at, message, hints...)
 }
 
 // limit is a limit of Limitador that has an equivalent.
@@ -171,17 +164,11 @@ func (r *limitador) text(limit *strictyaml.Value, at map[string]*strictyaml.Valu
 
 // number returns a whole number of a limit, 0 for none.
 func (r *limitador) number(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, least int64) int64 {
-	v := at[key]
-	n, err := strconv.ParseInt(v.Text(), 10, 64)
-	switch {
-	case v.IsAbsent():
+	if at[key].IsAbsent() {
 		r.Fail(limit, "a limit without "+suggest.Quoted(key), "add it")
-	case err != nil || n < least:
-		r.Fail(v, suggest.Quoted(key)+" cannot be "+v.String(), fmt.Sprintf("want a whole number, %d or more", least))
-	default:
-		return n
+		return 0
 	}
-	return 0
+	return r.reading.number(at[key], key, least)
 }
 
 // window sets how a limit is counted. 0 seconds were reported.

@@ -35,7 +35,7 @@ func TestLimitadorDecides(t *testing.T) {
 			}
 			compared++
 			t.Run(path+"/"+f.Name, func(t *testing.T) {
-				r := &limitador{Document: strictyaml.Read(source, LimitadorKind()), limits: map[string][]*limit{}}
+				r := &limitador{reading: reading{Document: strictyaml.Read(source, LimitadorKind())}, limits: map[string][]*limit{}}
 				r.read()
 				for _, namespace := range r.namespaces {
 					synctest.Test(t, func(t *testing.T) { compareWithModel(t, c, namespace, r.limits[namespace], o) })
