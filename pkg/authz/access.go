@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
@@ -60,9 +59,4 @@ func (r *Request) preflight() bool {
 	origin, _ := r.Headers.Get("origin")
 	method, _ := r.Headers.Get("access-control-request-method")
 	return r.Method == "OPTIONS" && origin != "" && method != ""
-}
-
-// granted reports whether an identity has all scopes.
-func granted(id *credential.Identity, scopes []string) bool {
-	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(id.Scopes, s) })
 }

@@ -120,7 +120,8 @@ func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, bu
 		if !possible[0].matches(n) {
 			continue
 		}
-		if wanted(n) && allOptional(possible[1:]) {
+		needed := func(p PossibleEntry) bool { return !p.Optional }
+		if wanted(n) && !slices.ContainsFunc(possible[1:], needed) {
 			return []*Node{n}
 		}
 		if below := reaches(n.Descriptors, possible[1:], wanted, budget); below != nil {
@@ -131,10 +132,6 @@ func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, bu
 		return nil
 	}
 	return reaches(nodes, possible[1:], wanted, budget)
-}
-
-func allOptional(possible []PossibleEntry) bool {
-	return !slices.ContainsFunc(possible, func(p PossibleEntry) bool { return !p.Optional })
 }
 
 // miss is the end of a walk at which no rule applies.

@@ -58,12 +58,6 @@ func (l *lane) withKey() []byte {
 	return l.message
 }
 
-// record keeps an answer for settle.
-func (l *lane) record(latency time.Duration, allowed bool) {
-	l.batch = append(l.batch, outcome{latency, allowed, l.now <= l.m.end()})
-	l.lastDone = l.now
-}
-
 // settle hands the answers since the last call to the tally, which lanes share.
 func (l *lane) settle() {
 	if len(l.batch) > 0 {

@@ -223,7 +223,9 @@ func (s *session) finish(r *request) {
 		s.fail(r, f)
 		return
 	}
-	s.lane.record(s.lane.now-r.due, r.allowed)
+	l := s.lane
+	l.batch = append(l.batch, outcome{l.now - r.due, r.allowed, l.now <= l.m.end()})
+	l.lastDone = l.now
 	s.requests.remove(r)
 	s.free = append(s.free, r)
 }
