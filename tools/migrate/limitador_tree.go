@@ -86,10 +86,8 @@ func (r *limitador) assignGiven(limits []*limit, trees *[]*tree) (left []*limit)
 // takes reports whether a limit can be in a tree: the descriptor has its entries, and the limits of the tree read the
 // same ones. With exact, the descriptor has no other entries.
 func (t *tree) takes(l *limit, exact bool) bool {
-	for _, key := range l.keys {
-		if !slices.Contains(t.keys, key) {
-			return false
-		}
+	if slices.ContainsFunc(l.keys, func(key string) bool { return !slices.Contains(t.keys, key) }) {
+		return false
 	}
 	if exact {
 		return len(l.keys) == len(t.keys)
