@@ -110,12 +110,15 @@ func (l *lane) keep(ctx context.Context, s *session) {
 		if ctx.Err() != nil { // stop came before
 			_ = s.conn.Close() // no request is in flight
 		}
-		err := s.serve()
+		var err error
+		for err == nil {
+			err = s.step()
+		}
 		l.session = nil
 		l.settle()
-		_ = s.conn.Close() // the error is that of serve
+		_ = s.conn.Close() // the error is that of step
 		if ctx.Err() == nil {
-			s.abandon(err)
+			s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", err))) })
 		}
 		worked := s.answered
 		l.mu.Unlock()

@@ -77,15 +77,6 @@ func newSession(l *lane, conn net.Conn) *session {
 	return s
 }
 
-// serve reads answers until the connection ends.
-func (s *session) serve() error {
-	for {
-		if err := s.step(); err != nil {
-			return err
-		}
-	}
-}
-
 // step reads and handles one frame.
 func (s *session) step() error {
 	for {
@@ -228,9 +219,4 @@ func (s *session) finish(r *request) {
 	l.lastDone = l.now
 	s.requests.remove(r)
 	s.free = append(s.free, r)
-}
-
-// abandon fails all requests in flight, because the connection has ended.
-func (s *session) abandon(cause error) {
-	s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", cause))) })
 }
