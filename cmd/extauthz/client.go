@@ -80,10 +80,11 @@ func (p *program) client() *cobra.Command {
 		var answer proto.Message
 		var text string
 		if check {
-			var res *authv3.CheckResponse
-			res, err = client.Check(c.Context(), checkRequest(req.Domain, *source, &authv3.AttributeContext_HttpRequest{
-				Method: *method, Host: *host, Path: *path, Scheme: "http", Protocol: "HTTP/1.1", Headers: headers,
-			}))
+			res := new(authv3.CheckResponse)
+			err = client.Call(c.Context(), authv3.Authorization_Check_FullMethodName,
+				checkRequest(req.Domain, *source, &authv3.AttributeContext_HttpRequest{
+					Method: *method, Host: *host, Path: *path, Scheme: "http", Protocol: "HTTP/1.1", Headers: headers,
+				}), res)
 			answer, text = res, checkText(res)
 		} else {
 			if req.HitsAddend == 0 { // a request without hits counts as one; only a descriptor can have none
@@ -91,8 +92,8 @@ func (p *program) client() *cobra.Command {
 					d.HitsAddend = wrapperspb.UInt64(0)
 				}
 			}
-			var res *rlsv3.RateLimitResponse
-			res, err = client.ShouldRateLimit(c.Context(), req)
+			res := new(rlsv3.RateLimitResponse)
+			err = client.Call(c.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, req, res)
 			answer, text = res, rateLimitText(req, res)
 		}
 		if err != nil {
