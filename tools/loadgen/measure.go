@@ -22,8 +22,13 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	first := p
 	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
 	first.Duration = p.Timeout
-	var warning string
-	noteWarning(&first, &warning)
+	warning := "" // of the answer to it
+	if warns := p.Message.warns; warns != nil {
+		first.Message.allows = func(answer []byte) (bool, error) {
+			warning = warns(answer)
+			return p.Message.allows(answer)
+		}
+	}
 	m := newMeasurement(first)
 	if err := m.open(ctx); err != nil {
 		return nil, err
