@@ -269,8 +269,8 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
 		}
-		if p.counted {
-			countOnly(&t)
+		if p.counted { // no request is denied; the state of a fixed window does not depend on the requests in the limit
+			t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
 		}
 		if a.uncharged {
 			t.Cost = 0
