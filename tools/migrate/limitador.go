@@ -26,18 +26,13 @@ func LimitadorKind() *strictyaml.Kind {
 	}
 }
 
-// LimitadorOptions are what the limits file does not have.
-type LimitadorOptions struct {
-	// Descriptors are the keys of the descriptors that Envoy sends here, in the order of their entries.
-	Descriptors [][]string
-}
-
-// Limitador converts a limits file into one rule file for each namespace.
+// Limitador converts a limits file into one rule file for each namespace. descriptors are the keys of the descriptors
+// that Envoy sends here, in the order of their entries.
 //
 // In Limitador, every limit whose conditions hold applies to a request. Here a descriptor matches one rule. So limits
 // that read the same entries become one tree, and limits that read other entries need a descriptor of their own.
-func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
-	r := &limitador{options: o, limits: map[string][]*limit{}}
+func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
+	r := &limitador{given: descriptors, limits: map[string][]*limit{}}
 	r.Document = strictyaml.Read(f, LimitadorKind())
 	r.read()
 	c := new(Converted)
@@ -79,7 +74,7 @@ func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
 // limitador reads one limits file.
 type limitador struct {
 	reading
-	options    LimitadorOptions
+	given      [][]string          // the keys of descriptors
 	limits     map[string][]*limit // by namespace
 	namespaces []string            // in the order of the file
 }
