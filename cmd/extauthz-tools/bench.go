@@ -79,7 +79,10 @@ func (p *program) bench() *cobra.Command {
 			return err
 		}
 		if p.Terminal {
-			f.plan.Progress = p.printProgress(f.plan.Duration)
+			f.plan.Progress = func(s loadgen.Progress) {
+				fmt.Fprintf(p.Stderr, "\r\033[K%.0f of %.0f s: %s answers/s, %s errors", s.Passed.Seconds(),
+					f.plan.Duration.Seconds(), loadgen.Thousands(s.AnswersPerSecond), loadgen.Thousands(s.Errors))
+			}
 		}
 		ctx, stop := command.UntilInterrupted(c.Context())
 		defer stop()

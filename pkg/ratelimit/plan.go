@@ -102,7 +102,9 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 			p.leaveOutOthers(request.Takes)
 		case p.counted && l.cfg.StopWhenOver:
 			p.stage = reading
-			p.chargeNothing(request.Takes)
+			for i := range request.Takes { // they only show their buckets
+				request.Takes[i].Cost, request.Takes[i].Refund = 0, 0
+			}
 			return
 		}
 		p.stage = taking

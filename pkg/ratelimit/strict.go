@@ -33,13 +33,6 @@ func (p *Plan) countsOnly() bool {
 // count, too, and requests between the two calls of the store are not seen. If the store does not answer the first
 // call, it decides by the second.
 
-// chargeNothing makes takes only show their buckets.
-func (p *Plan) chargeNothing(takes []bucket.Take) {
-	for i := range takes {
-		takes[i].Cost, takes[i].Refund = 0, 0
-	}
-}
-
 // share lets a limit of the request count in the bucket of a rule for the same entries, if that has a limit with the
 // same window. In envoyproxy/ratelimit the two have one key, unless values of the rule share a bucket.
 func (a *appliedLimit) share(r *Rule) {

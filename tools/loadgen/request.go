@@ -67,13 +67,6 @@ func complete(message []byte) bool {
 	return len(message) >= prefix && uint32(len(message)-prefix) == binary.BigEndian.Uint32(message[1:])
 }
 
-// decideByStatus takes the status of HTTP for the answer.
-func (r *request) decideByStatus() {
-	if r.http == "" || r.http == "429" {
-		r.status, r.decided, r.allowed, r.http = int(codes.OK), true, r.http == "", ""
-	}
-}
-
 // failure is why a request has no answer.
 type failure struct {
 	status codes.Code

@@ -207,8 +207,8 @@ func (s *session) fail(r *request, f failure) {
 // finish ends a request whose answer is complete.
 func (s *session) finish(r *request) {
 	s.answered = true
-	if s.lane.m.plan.Message.keyHeader != "" {
-		r.decideByStatus()
+	if s.lane.m.plan.Message.keyHeader != "" && (r.http == "" || r.http == "429") { // the status is the answer
+		r.status, r.decided, r.allowed, r.http = int(codes.OK), true, r.http == "", ""
 	}
 	if f, ok := r.failure(); ok {
 		s.fail(r, f)
