@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -31,12 +30,12 @@ A server on this machine is found by its socket, for its CPU time. Ctrl-C prints
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	service, domain, method, host, path, keys, client string
-	descriptors                                       []*ratelimitv3.RateLimitDescriptor
-	headers                                           []string
-	remote                                            bool
-	tls                                               *command.TLSFlags
-	plan                                              loadgen.Plan
+	service, domain, method, host, path, keys string
+	descriptors                               []*ratelimitv3.RateLimitDescriptor
+	headers                                   []string
+	remote                                    bool
+	tls                                       *command.TLSFlags
+	plan                                      loadgen.Plan
 }
 
 func (p *program) bench() *cobra.Command {
@@ -65,7 +64,7 @@ func (p *program) bench() *cobra.Command {
 		"be repeated")
 	flags.StringVar(&f.keys, "keys", "uniform:10000", "which `KEYS` the requests have: uniform:N, zipf:N (exponent 1.1) "+
 		"or one")
-	flags.StringVar(&f.client, "client", "envoy", "whose header blocks: "+strings.Join(loadgen.ClientNames(), ", "))
+	flags.StringVar((*string)(&f.plan.Client), "client", "envoy", "whose header blocks: envoy, traced, deadline, indexed")
 	flags.IntVar(&f.plan.Connections, "connections", 4, "how many connections, at most 10000")
 	flags.IntVar(&f.plan.InFlight, "in-flight", 64, "how many requests are in flight over all connections, at most 100000")
 	flags.IntVar(&f.plan.Rate, "rate", 0, "how many requests a second, at most 1000000; default: as many as are answered")
@@ -80,7 +79,10 @@ func (p *program) bench() *cobra.Command {
 			return err
 		}
 		if p.Terminal {
-			f.plan.Progress = p.printProgress(f.plan.Duration)
+			f.plan.Progress = func(s loadgen.Progress) {
+				fmt.Fprintf(p.Stderr, "\r\033[K%.0f of %.0f s: %s answers/s, %s errors", s.Passed.Seconds(),
+					f.plan.Duration.Seconds(), loadgen.Thousands(s.AnswersPerSecond), loadgen.Thousands(s.Errors))
+			}
 		}
 		ctx, stop := command.UntilInterrupted(c.Context())
 		defer stop()
@@ -128,9 +130,6 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 	if keysAreSet && !f.plan.Message.HasKey() {
 		return command.Usage("--keys needs a place for the key: write %s in a descriptor, the path or a header",
 			loadgen.Placeholder)
-	}
-	if f.plan.Client, err = loadgen.ParseClient(f.client); err != nil {
-		return command.Usage("--client %q: %w", f.client, err)
 	}
 	files, err := f.tls.Client()
 	if err != nil {

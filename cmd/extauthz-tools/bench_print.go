@@ -4,18 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/extauthz/extauthz/tools/loadgen"
 )
-
-// printProgress returns a function that shows the state of a measurement in one line of the terminal.
-func (p *program) printProgress(whole time.Duration) func(loadgen.Progress) {
-	return func(s loadgen.Progress) {
-		fmt.Fprintf(p.Stderr, "\r\033[K%.0f of %.0f s: %s answers/s, %s errors", s.Passed.Seconds(), whole.Seconds(),
-			loadgen.Thousands(s.AnswersPerSecond), loadgen.Thousands(s.Errors))
-	}
-}
 
 // printBench prints the result of a measurement as a table.
 func (p *program) printBench(r *loadgen.Result) error {

@@ -98,17 +98,22 @@ The sample is made from the routes, or read from --requests, with lines such as
 		Args: command.Wants(cobra.ExactArgs(1), "one file or -, for example: application.yml"),
 	}
 	keys := addKeyFlag(c)
-	fields := c.Flags().StringArrayP("header", "H", nil, "a `HEADER` of each request of the sample, as NAME: VALUE; may "+
-		"be repeated")
+	fields := c.Flags().StringArrayP("header", "H", nil, "a `HEADER` of each request of the sample, as NAME:VALUE, or "+
+		"@FILE with one a line; may be repeated")
 	s := addServiceFlags(c, services{
 		page: "docs/migration/from-spring-cloud-gateway.md", check: replay.CheckURL,
 	}, "`URL` of the running gateway to compare with, such as http://127.0.0.1:8080",
 		"`URL` of a running Envoy that asks an extauthz with the new rules",
 		"the sample: a `FILE` of HTTP requests in JSON, one a line; default: made from the routes")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		headers, err := readHeaders(*fields)
+		headers, err := command.Headers(*fields)
 		if err != nil {
 			return err
+		}
+		for name, value := range headers {
+			if err := replay.CheckHeader(name, value); err != nil {
+				return command.Usage("--header: %w", err)
+			}
 		}
 		converted, err := p.springFile(args[0], "gateway", *keys)
 		if err != nil {
@@ -137,23 +142,6 @@ The sample is made from the routes, or read from --requests, with lines such as
 		})
 	}
 	return c
-}
-
-// readHeaders reads the headers of the sample. An error shows no value, which may be a secret.
-func readHeaders(fields []string) (map[string]string, error) {
-	headers := map[string]string{}
-	for i, field := range fields {
-		name, value, ok := strings.Cut(field, ":")
-		if !ok {
-			return nil, command.Usage("--header number %d (not shown, because it may be a secret): want NAME: VALUE", i+1)
-		}
-		value = strings.TrimSpace(value)
-		if err := replay.CheckHeader(name, value); err != nil {
-			return nil, command.Usage("--header number %d: %w", i+1, err)
-		}
-		headers[strings.ToLower(name)] = value
-	}
-	return headers, nil
 }
 
 // services are the flags of a comparison.

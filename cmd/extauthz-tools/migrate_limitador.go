@@ -32,7 +32,7 @@ The exit code is 1 then.`,
 		"entries, such as\nreq.method,user_id; may be repeated")
 	flags := conversionFlags(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		var o migrate.LimitadorOptions
+		var descriptors [][]string
 		for _, text := range *given {
 			keys := strings.Split(text, ",")
 			sorted := slices.Sorted(slices.Values(keys))
@@ -40,13 +40,13 @@ The exit code is 1 then.`,
 				return command.Usage("--descriptor %q: want different keys with commas between them, such as "+
 					"req.method,user_id", text)
 			}
-			o.Descriptors = append(o.Descriptors, keys)
+			descriptors = append(descriptors, keys)
 		}
 		source, err := p.readSource(args[0], migrate.LimitadorKind())
 		if err != nil {
 			return err
 		}
-		return p.finish(migrate.Limitador(source, o), flags)
+		return p.finish(migrate.Limitador(source, descriptors), flags)
 	}
 	return c
 }

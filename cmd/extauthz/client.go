@@ -61,12 +61,12 @@ func (p *program) client() *cobra.Command {
 		var text string
 		switch call := call.(type) {
 		case *authv3.CheckRequest:
-			var res *authv3.CheckResponse
-			res, err = client.Check(c.Context(), call)
+			res := new(authv3.CheckResponse)
+			err = client.Call(c.Context(), authv3.Authorization_Check_FullMethodName, call, res)
 			answer, text = res, checkText(res)
 		case *rlsv3.RateLimitRequest:
-			var res *rlsv3.RateLimitResponse
-			res, err = client.ShouldRateLimit(c.Context(), call)
+			res := new(rlsv3.RateLimitResponse)
+			err = client.Call(c.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, call, res)
 			answer, text = res, rateLimitText(call, res)
 		}
 		if err != nil {

@@ -23,10 +23,10 @@ import (
 type keyPlace interface {
 	// all returns the keys, in the order of the file. With an error it returns the keys that can be read.
 	all(ctx context.Context) (rediskeys.Copy, error)
-	// add adds all keys, or none if an id is taken.
-	add(ctx context.Context, records ...apikey.Record) error
-	// change applies change to the key with this id and stores the result.
-	change(ctx context.Context, id string, change func(*apikey.Record) error) error
+	// Add adds all keys, or none if an id is taken.
+	Add(ctx context.Context, records ...apikey.Record) error
+	// Change applies change to the key with this id and stores the result.
+	Change(ctx context.Context, id string, change func(*apikey.Record) error) error
 	// String returns the name of the place for messages.
 	String() string
 	Close() error
@@ -99,9 +99,9 @@ func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {
 	case k.redis && s.Redis.Main.URL == "":
 		return nil, command.Usage("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")
 	case k.file != "":
-		return &keyFile{path: k.file}, nil
+		return keyFile(k.file), nil
 	case s.Keys.File != "" && !k.redis:
-		return &keyFile{path: s.Keys.File}, nil
+		return keyFile(s.Keys.File), nil
 	case k.redis || s.UsesRedis():
 		return openRedisKeys(s)
 	}
@@ -145,23 +145,23 @@ type madeKey struct {
 	Key string `json:"key,omitempty"` // shown only once
 }
 
-// keyFile is a file of keys.
-type keyFile struct{ path string }
+// keyFile is the path of a file of keys.
+type keyFile string
 
-func (f *keyFile) String() string { return f.path }
-func (f *keyFile) Close() error   { return nil }
+func (f keyFile) String() string { return string(f) }
+func (f keyFile) Close() error   { return nil }
 
-func (f *keyFile) all(context.Context) (rediskeys.Copy, error) {
-	records, err := keyfile.Load(f.path)
+func (f keyFile) all(context.Context) (rediskeys.Copy, error) {
+	records, err := keyfile.Load(string(f))
 	return rediskeys.Copy{Records: records}, err
 }
 
-func (f *keyFile) add(_ context.Context, records ...apikey.Record) error {
-	return keyfile.Add(f.path, records...)
+func (f keyFile) Add(_ context.Context, records ...apikey.Record) error {
+	return keyfile.Add(string(f), records...)
 }
 
-func (f *keyFile) change(_ context.Context, id string, change func(*apikey.Record) error) error {
-	return keyfile.Change(f.path, id, change)
+func (f keyFile) Change(_ context.Context, id string, change func(*apikey.Record) error) error {
+	return keyfile.Change(string(f), id, change)
 }
 
 // redisKeys are the keys in Redis.
@@ -194,12 +194,4 @@ func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
 			"  extauthz keys sign --accept %s", err, state)
 	}
 	return keys, err
-}
-
-func (r *redisKeys) add(ctx context.Context, records ...apikey.Record) error {
-	return service.HowToSign(r.Add(ctx, records...))
-}
-
-func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return service.HowToSign(r.Change(ctx, id, change))
 }

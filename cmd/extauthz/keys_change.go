@@ -45,7 +45,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 			return command.Usage("%w; a weak key cannot be rotated", err)
 		}
 		var record apikey.Record
-		err = place.change(ctx, id, func(r *apikey.Record) error {
+		err = place.Change(ctx, id, func(r *apikey.Record) error {
 			if state := r.State(k.now); state == "disabled" || state == "expired" {
 				return fmt.Errorf("the key is %s: create a new one", state)
 			}
@@ -59,7 +59,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", place, id, err)
+			return fmt.Errorf("%s: %s: %w", place, id, service.HowToSign(err))
 		}
 		return k.printKey(record, key, fmt.Sprintf("The key %s has a new value in %s; the previous value is valid until "+
 			"%s. Store the key that follows: it is not shown again.", id, place, until.Format(time.RFC3339)))
@@ -78,7 +78,7 @@ func (k *keyCommand) revoke() *cobra.Command {
 		RunE: k.withPlace(func(ctx context.Context, _ *settings.Settings, place keyPlace, args []string) error {
 			id, already := args[0], errors.New("it is revoked already")
 			var record apikey.Record
-			err := place.change(ctx, id, func(r *apikey.Record) error {
+			err := place.Change(ctx, id, func(r *apikey.Record) error {
 				if record = *r; r.Disabled {
 					return already
 				}
@@ -89,7 +89,7 @@ func (k *keyCommand) revoke() *cobra.Command {
 			case errors.Is(err, already):
 				return k.printKey(record, "", fmt.Sprintf("The key %s in %s is already revoked.", id, place))
 			case err != nil:
-				return fmt.Errorf("%s: %s: %w", place, id, err)
+				return fmt.Errorf("%s: %s: %w", place, id, service.HowToSign(err))
 			}
 			return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked: each service refuses it within 2 seconds.",
 				id, place))

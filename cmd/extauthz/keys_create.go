@@ -79,8 +79,8 @@ func (k *keyCommand) create() *cobra.Command {
 		if err := record.Err(); err != nil {
 			return command.Usage("%w", err)
 		}
-		if err := place.add(ctx, record); err != nil {
-			return fmt.Errorf("%s: %w", place, err)
+		if err := place.Add(ctx, record); err != nil {
+			return fmt.Errorf("%s: %w", place, service.HowToSign(err))
 		}
 		if record.Weak {
 			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. A client that guesses it can use it.",

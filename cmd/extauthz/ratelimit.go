@@ -107,7 +107,8 @@ func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
 		if *tracing != "" {
 			fmt.Fprintln(p.Stderr, "ratelimit_client: -oltp-protocol has no effect: this client exports no traces")
 		}
-		res, err := client.ShouldRateLimit(context.Background(), req)
+		res := new(rlsv3.RateLimitResponse)
+		err := client.Call(context.Background(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, req, res)
 		if err == nil {
 			_, err = fmt.Fprintf(p.Stdout, "response: %s\n", res)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -41,11 +40,9 @@ type Program struct {
 
 // OfProcess returns the program that this process runs.
 func OfProcess() Program {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		width = 0
-	}
-	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Width: width}
+	width, _, _ := term.GetSize(int(os.Stdout.Fd())) // 0 without a terminal
+	terminal := term.IsTerminal(int(os.Stderr.Fd())) // where an operator can press Ctrl-C
+	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: terminal, Width: width}
 }
 
 // Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.
@@ -196,12 +193,6 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 		err = errors.New("want a whole number")
 	}
 	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
-}
-
-// isTerminal reports whether a file is a terminal, where an operator can press Ctrl-C.
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode()&fs.ModeCharDevice != 0
 }
 
 // UntilInterrupted returns a context that is done at Ctrl-C or SIGTERM. A second one ends the process at once.

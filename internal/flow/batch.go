@@ -80,12 +80,6 @@ type check struct {
 	answer  auth.Answer
 }
 
-func newBatch(f *Flow) *batch {
-	b := &batch{flow: f, ended: make(chan struct{}, 1)}
-	b.resume = b.resumed
-	return b
-}
-
 // newBatch returns an empty batch for calls of a connection, nil for one call whose caller waits.
 func (f *Flow) newBatch(conn *h2unary.Conn) *batch {
 	b := f.batches.Get().(*batch)

@@ -79,7 +79,11 @@ func New(cfg Config) *Flow {
 	for m, name := range Methods {
 		f.counts[m] = sync.OnceValue(func() *telemetry.Method { return cfg.Calls.Of(name) })
 	}
-	f.batches.New = func() any { return newBatch(f) }
+	f.batches.New = func() any {
+		b := &batch{flow: f, ended: make(chan struct{}, 1)}
+		b.resume = b.resumed
+		return b
+	}
 	return f
 }
 

@@ -3,7 +3,6 @@ package flow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,16 +22,12 @@ import (
 // pass and 429 if it is over the limit. It is 400 for an unreadable request and 503 for an undecided one. The headers
 // for the client are in the body, as in envoyproxy/ratelimit, and are also headers of this response.
 func (f *Flow) ServeJSON(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rls.MaxJSON))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		err = fmt.Errorf("the request has more than %d bytes", rls.MaxJSON)
-	} else if err != nil {
-		err = fmt.Errorf("the request could not be read: %w", err)
+	body, err := io.ReadAll(io.LimitReader(r.Body, rls.MaxJSON+1))
+	if err != nil {
+		http.Error(w, "the request could not be read: "+err.Error(), http.StatusBadRequest)
+		return
 	}
-	var message []byte
-	if err == nil {
-		message, err = rls.FromJSON(body)
-	}
+	message, err := rls.FromJSON(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -42,35 +42,19 @@ const (
 	malformedField
 )
 
+// kinds are the kinds of known names.
+var kinds = map[string]fieldKind{
+	":method": methodField, ":path": pathField, ":scheme": schemeField, ":authority": authorityField, "host": hostField,
+	"content-type": contentTypeField, "content-length": contentLengthField, "te": teField, "grpc-timeout": timeoutField,
+	"grpc-encoding": encodingField, "connection": malformedField, "keep-alive": malformedField,
+	"proxy-connection": malformedField, "transfer-encoding": malformedField, "upgrade": malformedField,
+}
+
 func kindOf(name []byte) fieldKind {
-	switch string(name) {
-	case ":method":
-		return methodField
-	case ":path":
-		return pathField
-	case ":scheme":
-		return schemeField
-	case ":authority":
-		return authorityField
-	case "host":
-		return hostField
-	case "content-type":
-		return contentTypeField
-	case "content-length":
-		return contentLengthField
-	case "te":
-		return teField
-	case "grpc-timeout":
-		return timeoutField
-	case "grpc-encoding":
-		return encodingField
-	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
-		return malformedField
+	if kind, known := kinds[string(name)]; known || validName(name) {
+		return kind // otherField if it is not known
 	}
-	if !validName(name) {
-		return malformedField
-	}
-	return otherField
+	return malformedField
 }
 
 // validName reports whether a name may be sent (RFC 9113, 8.2.1). Names are tokens (RFC 9110, 5.1) in lower case.

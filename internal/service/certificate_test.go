@@ -130,7 +130,7 @@ func TestBrokenCertificates(t *testing.T) {
 	}
 	for _, name := range []string{"redis_ca", "grpc_client_ca", "xds_ca"} {
 		ca.Write(t, file(name))
-		ends[name] = ca.NotAfter()
+		ends[name] = ca.Certificate.NotAfter
 	}
 	port := testenv.FreePort(t)
 	testenv.Redis(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", file("redis"), "--tls-key-file",

@@ -12,14 +12,13 @@ import (
 	"strings"
 	"time"
 
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/settings"
@@ -35,26 +34,8 @@ type Client struct {
 	Timeout time.Duration
 }
 
-// ShouldRateLimit sends one request. Its error names the address and what to check.
-func (c Client) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (res *rlsv3.RateLimitResponse,
-	err error) {
-	err = c.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		res, err = rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, req)
-		return err
-	})
-	return res, err
-}
-
-// Check sends one request of ext_authz. Its error names the address and what to check.
-func (c Client) Check(ctx context.Context, req *authv3.CheckRequest) (res *authv3.CheckResponse, err error) {
-	err = c.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		res, err = authv3.NewAuthorizationClient(conn).Check(ctx, req)
-		return err
-	})
-	return res, err
-}
-
-func (c Client) call(ctx context.Context, send func(context.Context, *grpc.ClientConn) error) error {
+// Call sends the request of a method, and reads its answer into res. Its error names the address and what to check.
+func (c Client) Call(ctx context.Context, method string, req, res proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	secured := insecure.NewCredentials()
@@ -70,7 +51,7 @@ func (c Client) call(ctx context.Context, send func(context.Context, *grpc.Clien
 		return fmt.Errorf("%s: %w", c.Address, err)
 	}
 	defer func() { _ = conn.Close() }() // no call is in flight
-	err = send(ctx, conn)
+	err = conn.Invoke(ctx, method, req, res)
 	message := status.Convert(err).Message()
 	switch code := status.Code(err); {
 	case code == codes.OK:

@@ -204,7 +204,7 @@ func TestCertificatesAreRenewedUnderTraffic(t *testing.T) {
 	s := startSecured(t, nil)
 	second := testenv.NewAuthority(t)
 	both := s.ca.Pool.Clone()
-	second.AddTo(both)
+	both.AddCert(second.Certificate)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup

@@ -44,20 +44,17 @@ type LogLevel slog.Level
 // UnmarshalText accepts the levels of envoyproxy/ratelimit. Levels below debug become debug, and levels above error
 // become error.
 func (l *LogLevel) UnmarshalText(text []byte) error {
-	v := string(text)
-	switch strings.ToLower(v) {
-	case "trace", "debug":
-		*l = LogLevel(slog.LevelDebug)
-	case "info":
-		*l = LogLevel(slog.LevelInfo)
-	case "warn", "warning":
-		*l = LogLevel(slog.LevelWarn)
-	case "error", "fatal", "panic":
-		*l = LogLevel(slog.LevelError)
-	default:
-		return wanted("want DEBUG, INFO, WARN or ERROR" + suggest.Meant(v, "DEBUG", "INFO", "WARN", "ERROR"))
+	level, known := levels[strings.ToLower(string(text))]
+	*l = LogLevel(level)
+	if !known {
+		return wanted("want DEBUG, INFO, WARN or ERROR" + suggest.Meant(string(text), "DEBUG", "INFO", "WARN", "ERROR"))
 	}
 	return nil
+}
+
+var levels = map[string]slog.Level{
+	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+	"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
 }
 
 // HeaderSets are the sets of headers for clients.

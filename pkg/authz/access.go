@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
@@ -24,7 +23,10 @@ func (p *policy) rule(r *Request, host, path string) *accessRule {
 	if len(p.access) == 0 {
 		return &anyAccess
 	}
-	other := otherEnd(path)
+	other, slash := strings.CutSuffix(path, "/")
+	if !slash {
+		other += "/"
+	}
 	for i := range p.access {
 		if a := &p.access[i]; a.match(r, host, path, other) {
 			return a
@@ -47,22 +49,9 @@ func (a *accessRule) match(r *Request, host, path, other string) bool {
 		(a.path.match(path) || a.Require != Open && a.path.match(other))
 }
 
-// otherEnd returns the path without its slash at the end, or with one if it has none.
-func otherEnd(path string) string {
-	if without, ok := strings.CutSuffix(path, "/"); ok {
-		return without
-	}
-	return path + "/"
-}
-
 // preflight reports whether this is a CORS preflight. Browsers send it without credentials (WHATWG Fetch).
 func (r *Request) preflight() bool {
 	origin, _ := r.Headers.Get("origin")
 	method, _ := r.Headers.Get("access-control-request-method")
 	return r.Method == "OPTIONS" && origin != "" && method != ""
-}
-
-// granted reports whether an identity has all scopes.
-func granted(id *credential.Identity, scopes []string) bool {
-	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(id.Scopes, s) })
 }

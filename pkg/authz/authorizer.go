@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -228,7 +229,8 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	if !open && !granted(&d.Identity, access.Scopes) {
+	lacks := func(scope string) bool { return !slices.Contains(d.Identity.Scopes, scope) }
+	if !open && slices.ContainsFunc(access.Scopes, lacks) {
 		d.refuse(reply.ReasonScope)
 		return nil
 	}

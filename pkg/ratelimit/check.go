@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -261,7 +260,8 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 		}
 		at, other := Element(at, i), Element(at, j)
 		c.At(at, append(specPaths(at), specPaths(other)...)...).Fail(
-			"two limits of one descriptor share a bucket: both are "+b.Algorithm.String()+" over "+l.windowName(),
+			"two limits of one descriptor share a bucket: both are "+b.Algorithm.String()+" over "+
+				suggest.Counted(int(max(l.Multiplier, 1)), l.Unit.String()),
 			"the other is at "+cmp.Or(limits[j].Position, other)+
 				": only the smaller would count; delete the larger, or change its algorithm or window")
 	}
@@ -274,14 +274,6 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 			}
 		}
 	}
-}
-
-// windowName returns the window of a limit in words: "1 minute", "5 minutes".
-func (l *Limit) windowName() string {
-	if l.Multiplier <= 1 {
-		return "1 " + l.Unit.String()
-	}
-	return strconv.FormatInt(l.Multiplier, 10) + " " + l.Unit.String() + "s"
 }
 
 // remember records the name of a limit and the names that it replaces.

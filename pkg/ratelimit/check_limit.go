@@ -236,6 +236,7 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 		return
 	}
 	units, exact := queueTime(limit, delay)
+	held := suggest.Counted(int(units), "request")
 	switch {
 	case units == 0:
 		one := inWords(unitTime(limit, 1))
@@ -244,11 +245,11 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 		return
 	case exact != delay.Microseconds():
 		onValue.Warn(fmt.Sprintf("`max_delay` is rounded down to %s", inWords(exact)),
-			fmt.Sprintf("that is the time of %s at this rate", requests(units)))
+			"that is the time of "+held+" at this rate")
 	}
 	switch all := withQueue(limit, units); {
 	case all.Check() != nil:
-		onValue.Fail(fmt.Sprintf("%s cannot wait beside a burst of %d and be counted exactly", requests(units), limit.Burst),
+		onValue.Fail(fmt.Sprintf("%s cannot wait beside a burst of %d and be counted exactly", held, limit.Burst),
 			"write a smaller `burst`, or a shorter `max_delay`")
 	case all.Burst <= units:
 		onKey.Warn(fmt.Sprintf("the burst of %d denies requests before they wait that long", limit.Burst),
@@ -257,13 +258,6 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 }
 
 func inWords(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
-
-func requests(n int64) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return fmt.Sprintf("%d requests", n)
-}
 
 // checkProblem reports an empty template, and one with unknown placeholders.
 func (c *checker) checkProblem(p *ProblemDetail, at string) {

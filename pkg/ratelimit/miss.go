@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -43,8 +42,11 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 	case matched == len(entries) && last.Value.rule != nil:
 		return ""
 	}
-	budget := maxSearched
-	if path := search(root.Value.node.Descriptors, entries, nil, &budget); path != nil {
+	budget, fixed := maxSearched, make([]PossibleEntry, len(entries))
+	for i, e := range entries {
+		fixed[i].Entry = e
+	}
+	if path := reaches(root.Value.node.Descriptors, fixed, (*Node).hasLimits, &budget); path != nil {
 		return m.passedBy(root, path)
 	}
 	if matched == len(entries) {
@@ -111,8 +113,8 @@ func (r *Rules) ChargesDenials(domain string, possible []PossibleEntry) string {
 	}
 	lacks := func(l Limit) bool { return l.CountDenied == nil && !l.Unlimited }
 	charges := func(n *Node) bool { return slices.ContainsFunc(n.AllLimits(), lacks) }
-	if n := reaches(root.Value.node.Descriptors, possible, charges, &budget); n != nil {
-		return n.describe()
+	if path := reaches(root.Value.node.Descriptors, possible, charges, &budget); path != nil {
+		return path[len(path)-1].describe()
 	}
 	return ""
 }
@@ -121,9 +123,9 @@ func (p *PossibleEntry) matches(n *Node) bool {
 	return descriptors.Match(n.Key, p.Key) && (p.AnyValue || n.Value == "" || descriptors.Match(n.Value, p.Value))
 }
 
-// reaches returns a node below nodes at which some of the possible descriptors end, of those that wanted accepts. It
-// returns nil for none. The budget bounds the search.
-func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, budget *int) *Node {
+// reaches returns the nodes that lead to one below nodes at which some of the possible descriptors end, of those that
+// wanted accepts. It returns nil for none. The budget bounds the search.
+func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, budget *int) []*Node {
 	if len(possible) == 0 {
 		return nil
 	}
@@ -135,21 +137,18 @@ func reaches(nodes []Node, possible []PossibleEntry, wanted func(*Node) bool, bu
 		if !possible[0].matches(n) {
 			continue
 		}
-		if wanted(n) && allOptional(possible[1:]) {
-			return n
+		needed := func(p PossibleEntry) bool { return !p.Optional }
+		if wanted(n) && !slices.ContainsFunc(possible[1:], needed) {
+			return []*Node{n}
 		}
 		if below := reaches(n.Descriptors, possible[1:], wanted, budget); below != nil {
-			return below
+			return append([]*Node{n}, below...)
 		}
 	}
 	if !possible[0].Optional {
 		return nil
 	}
 	return reaches(nodes, possible[1:], wanted, budget)
-}
-
-func allOptional(possible []PossibleEntry) bool {
-	return !slices.ContainsFunc(possible, func(p PossibleEntry) bool { return !p.Optional })
 }
 
 // miss is the end of a walk at which no rule applies.
@@ -163,7 +162,7 @@ type miss struct {
 // tooShort explains a descriptor that ends at a place without a limit.
 func (m miss) tooShort() string {
 	budget := maxSearched
-	path := search(m.place.node.Descriptors, nil, nil, &budget)
+	path := firstLimit(m.place.node.Descriptors, &budget)
 	if path == nil {
 		return m.place.node.describe() + " has no limit, so its descriptors pass"
 	}
@@ -228,30 +227,19 @@ func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	return text
 }
 
-// search returns the nodes that lead to a limit, by any way: with entries to one for all of them, without entries to
-// the first one at all. It returns nil if there are none among the first nodes that the budget allows.
-func search(nodes []Node, entries []descriptors.Entry, above []*Node, budget *int) []*Node {
+// firstLimit returns the nodes that lead to the first limit. It returns nil if there is none among the first nodes that
+// the budget allows.
+func firstLimit(nodes []Node, budget *int) []*Node {
 	for i := range nodes {
 		n := &nodes[i]
 		if *budget--; *budget < 0 {
 			return nil
 		}
-		below := entries
-		if len(entries) > 0 {
-			e := entries[0]
-			if !descriptors.Match(n.Key, e.Key) || n.Value != "" && !descriptors.Match(n.Value, e.Value) {
-				continue
-			}
-			below = entries[1:]
+		if n.hasLimits() {
+			return []*Node{n}
 		}
-		path := append(above[:len(above):len(above)], n)
-		if len(below) == 0 && n.hasLimits() {
-			return path
-		}
-		if len(below) > 0 || len(entries) == 0 {
-			if path = search(n.Descriptors, below, path, budget); path != nil {
-				return path
-			}
+		if below := firstLimit(n.Descriptors, budget); below != nil {
+			return append([]*Node{n}, below...)
 		}
 	}
 	return nil
@@ -289,11 +277,7 @@ func listed(words []string) string {
 	if len(words) == 0 {
 		return ""
 	}
-	var quoted []string
-	for _, word := range words[:min(len(words), maxListed)] {
-		quoted = append(quoted, suggest.Quoted(word))
-	}
-	text := "; the rules have " + strings.Join(quoted, ", ")
+	text := "; the rules have " + suggest.List(words[:min(len(words), maxListed)], ", ")
 	if more := len(words) - maxListed; more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}

@@ -102,7 +102,9 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 			p.leaveOutOthers(request.Takes)
 		case p.counted && l.cfg.StopWhenOver:
 			p.stage = reading
-			p.chargeNothing(request.Takes)
+			for i := range request.Takes { // they only show their buckets
+				request.Takes[i].Cost, request.Takes[i].Refund = 0, 0
+			}
 			return
 		}
 		p.stage = taking
@@ -270,8 +272,8 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
 		}
-		if p.counted {
-			countOnly(&t)
+		if p.counted { // no request is denied; the state of a fixed window does not depend on the requests in the limit
+			t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
 		}
 		if a.uncharged {
 			t.Cost = 0

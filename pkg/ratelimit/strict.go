@@ -28,23 +28,10 @@ func (p *Plan) countsOnly() bool {
 	return true
 }
 
-// countOnly makes the store charge a take and never deny its request. The state of a fixed window does not depend on
-// the number of requests in the limit.
-func countOnly(t *bucket.Take) {
-	t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
-}
-
 // With StopWhenOver, the limiter first reads the counts of such a query. Of a request that exceeds a limit, the other
 // limits are not charged. As at envoyproxy/ratelimit, each descriptor is compared by itself, rules in shadow mode
 // count, too, and requests between the two calls of the store are not seen. If the store does not answer the first
 // call, it decides by the second.
-
-// chargeNothing makes takes only show their buckets.
-func (p *Plan) chargeNothing(takes []bucket.Take) {
-	for i := range takes {
-		takes[i].Cost, takes[i].Refund = 0, 0
-	}
-}
 
 // share lets a limit of the request count in the bucket of a rule for the same entries, if that has a limit with the
 // same window. In envoyproxy/ratelimit the two have one key, unless values of the rule share a bucket.

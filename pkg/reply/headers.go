@@ -11,15 +11,12 @@ import (
 
 const retryAfterName = "retry-after"
 
-// DraftVersion is the version of draft-ietf-httpapi-ratelimit-headers that RateLimit and RateLimit-Policy follow.
-const DraftVersion = 11
-
 // Set is a family of rate limit headers.
 type Set string
 
 // The sets (RESPONSE_HEADERS).
 const (
-	// Draft sends RateLimit and RateLimit-Policy of the IETF draft.
+	// Draft sends RateLimit and RateLimit-Policy of version 11 of draft-ietf-httpapi-ratelimit-headers.
 	Draft Set = "draft"
 	// Triple sends RateLimit-Limit, -Remaining and -Reset, under the names of LIMIT_LIMIT_HEADER and its like.
 	Triple Set = "triple"

@@ -8,10 +8,19 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// MaxDepth bounds the nesting of a Struct, because others choose it. ReadStruct reads a deeper value as null.
+// MaxDepth bounds the nesting of a Struct, because others choose it.
 const MaxDepth = 32
+
+// To the decoder, a struct within another one is three messages deeper, and a list two. It reads MaxDepth structs, and
+// so mostLists lists.
+const (
+	mostMessages = 3 * MaxDepth
+	mostLists    = mostMessages / 2
+)
 
 // MostValues bounds the values of a Struct that others choose. An empty value takes 6 bytes on the wire, and 350 in the
 // map that ReadStruct makes of it.
@@ -32,71 +41,13 @@ const (
 	valueList   = 6<<3 | Bytes
 )
 
-// ReadStruct reads a google.protobuf.Struct into fields.
+// ReadStruct reads a google.protobuf.Struct into fields. The error is for a message that is malformed, has a text that
+// is not UTF-8, or is nested much deeper than MaxDepth.
 func ReadStruct(msg string, fields map[string]any) error {
-	return unmarshalStruct(msg, fields, MaxDepth)
-}
-
-func unmarshalStruct(msg string, fields map[string]any, depth int) error {
-	r := Read(msg)
-	for r.Next() {
-		if r.Tag != structFields {
-			continue
-		}
-		key, value, err := unmarshalField(r.Text, depth)
-		if fields[key] = value; err != nil {
-			return err
-		}
-	}
-	return r.Err()
-}
-
-func unmarshalField(msg string, depth int) (key string, value any, err error) {
-	r := Read(msg)
-	for r.Next() {
-		switch r.Tag {
-		case fieldKey:
-			key = r.Text
-		case fieldValue:
-			if value, err = unmarshalValue(r.Text, value, depth); err != nil {
-				return key, value, err
-			}
-		}
-	}
-	return key, value, r.Err()
-}
-
-// unmarshalValue reads a Value. One message may set it several times. The last value holds, but consecutive structs
-// and lists are merged, as by the generated code.
-func unmarshalValue(msg string, value any, depth int) (any, error) {
-	r := Read(msg)
-	for r.Next() {
-		if depth == 0 && (r.Tag == valueStruct || r.Tag == valueList) {
-			r.Tag = valueNull
-		}
-		var err error
-		switch r.Tag {
-		case valueStruct:
-			fields, ok := value.(map[string]any)
-			if !ok {
-				fields = make(map[string]any)
-				value = fields
-			}
-			err = unmarshalStruct(r.Text, fields, depth-1)
-		case valueList:
-			list, _ := value.([]any)
-			list, err = unmarshalList(r.Text, list, depth-1)
-			value = list
-		default:
-			if single, ok := r.single(); ok {
-				value = single
-			}
-		}
-		if err != nil {
-			return value, err
-		}
-	}
-	return value, r.Err()
+	var s structpb.Struct
+	err := proto.UnmarshalOptions{RecursionLimit: mostMessages, DiscardUnknown: true}.Unmarshal([]byte(msg), &s)
+	maps.Copy(fields, s.AsMap())
+	return err
 }
 
 // single returns the value of a field of a Value that holds no other values; ok is false for another field.
@@ -114,26 +65,9 @@ func (f *Field) single() (value any, ok bool) {
 	return nil, false
 }
 
-func unmarshalList(msg string, list []any, depth int) ([]any, error) {
-	if list == nil {
-		list = []any{}
-	}
-	r := Read(msg)
-	for r.Next() {
-		if r.Tag != listValues {
-			continue
-		}
-		value, err := unmarshalValue(r.Text, nil, depth)
-		if list = append(list, value); err != nil {
-			return list, err
-		}
-	}
-	return list, r.Err()
-}
-
 // CountValues returns the number of values in a google.protobuf.Struct, also of those within its values as far as
 // ReadStruct reads them. It returns an error for a malformed message. It takes no memory.
-func CountValues(msg string) (n int, err error) { return aStruct.count(msg, MaxDepth) }
+func CountValues(msg string) (n int, err error) { return aStruct.count(msg, mostLists) }
 
 // part is a kind of message of which a Struct is made.
 type part uint8

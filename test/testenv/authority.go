@@ -19,11 +19,11 @@ import (
 
 // Authority makes certificates for a test.
 type Authority struct {
-	// Pool holds the authority's own certificate.
-	Pool *x509.CertPool
+	// Certificate is the authority's own, and Pool holds it.
+	Certificate *x509.Certificate
+	Pool        *x509.CertPool
 
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	key *ecdsa.PrivateKey
 }
 
 // NewAuthority returns an authority with a new key.
@@ -34,8 +34,8 @@ func NewAuthority(t testing.TB) *Authority {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	a.certificate = certify(t, template, template, a.key, a.key)
-	a.Pool.AddCert(a.certificate)
+	a.Certificate = certify(t, template, template, a.key, a.key)
+	a.Pool.AddCert(a.Certificate)
 	return a
 }
 
@@ -60,7 +60,7 @@ func (a *Authority) Issue(t testing.TB, name string, valid time.Duration, more .
 	certificate := certify(t, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a client"}, NotAfter: time.Now().Add(valid),
 		URIs: uris, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}, a.certificate, key, a.key)
+	}, a.Certificate, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
 }
 
@@ -78,14 +78,8 @@ func WriteCertificate(t testing.TB, certificate tls.Certificate, file, key strin
 // Write writes the authority's own certificate to a file.
 func (a *Authority) Write(t testing.TB, file string) {
 	t.Helper()
-	writePEM(t, file, "CERTIFICATE", a.certificate.Raw)
+	writePEM(t, file, "CERTIFICATE", a.Certificate.Raw)
 }
-
-// NotAfter is when the authority's own certificate ends.
-func (a *Authority) NotAfter() time.Time { return a.certificate.NotAfter }
-
-// AddTo adds the authority's own certificate to a pool.
-func (a *Authority) AddTo(pool *x509.CertPool) { pool.AddCert(a.certificate) }
 
 func writePEM(t testing.TB, file, kind string, der []byte) {
 	t.Helper()

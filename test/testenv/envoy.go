@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 			return err
 		}
 		e.Admin = string(admin)
-		_, err = e.admin("/ready")
+		_, err = get("http://" + e.Admin + "/ready")
 		return err
 	})
 	return e
@@ -149,28 +150,26 @@ func (e *EnvoyProxy) Stat(name string) int {
 // adminJSON reads an answer of the admin interface as JSON.
 func (e *EnvoyProxy) adminJSON(path string, into any) {
 	e.t.Helper()
-	body, err := e.admin(path)
+	body, err := get("http://" + e.Admin + path)
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}
 	if err != nil {
-		e.t.Fatalf("Envoy's admin interface: GET %s: %v", path, err)
+		e.t.Fatalf("Envoy's admin interface: %v", err)
 	}
 }
 
-func (e *EnvoyProxy) admin(path string) ([]byte, error) {
+// get returns the body of a response with the status 200.
+func get(url string) ([]byte, error) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + e.Admin + path)
+	resp, err := client.Get(url)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, resp.Status, bytes.TrimSpace(body))
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, errors.New(resp.Status + ": " + strings.TrimSpace(string(body)))
-	}
-	return body, nil
+	return body, err
 }

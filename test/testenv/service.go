@@ -2,10 +2,7 @@ package testenv
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,7 +83,10 @@ func ServiceIn(t testing.TB, dir, binary string, environment ...string) *Running
 	if slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, "GRPC_UDS=") }) {
 		cmd.Env = append(cmd.Env, "GRPC_PORT=8081") // another one would be a mistake beside a socket
 	}
-	s.Program = Start(t, cmd, func() error { return answersOK("http://" + Loopback(s.HTTPPort) + "/healthcheck") })
+	s.Program = Start(t, cmd, func() error {
+		_, err := get("http://" + Loopback(s.HTTPPort) + "/healthcheck")
+		return err
+	})
 	t.Cleanup(func() {
 		if err := s.Terminate(); err != nil {
 			t.Errorf("the service: %v", err)
@@ -95,29 +95,11 @@ func ServiceIn(t testing.TB, dir, binary string, environment ...string) *Running
 	return s
 }
 
-// answersOK returns nil if one GET of a URL returns 200.
-func answersOK(url string) error {
-	resp, err := http.Get(url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(url + ": " + resp.Status)
-	}
-	return nil
-}
-
 // Metric returns the value of a metric of the service whose debug port has this base URL. The name includes labels, if
 // any.
 func Metric(t testing.TB, debugURL, name string) float64 {
 	t.Helper()
-	resp, err := http.Get(debugURL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	body, err := get(debugURL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

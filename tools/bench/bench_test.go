@@ -77,7 +77,6 @@ func TestContest(t *testing.T) {
 		line("empty", 99, 100, 200, 400), line("ours, native", 99, 150, 100, 800),
 		line("ours, native, base", 99, 50, 100, 100), line(figures.Raw, 99, 1, 1, 1),
 	}}
-	c.pair()
 	table, err := c.run(t.Context(), options{rounds: 3, each: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -110,11 +109,7 @@ func TestGrownRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := testenv.Service(t, binary, "RUNTIME_ROOT="+dir, "RUNTIME_APPDIRECTORY=rules", "MERGE_DOMAIN_CONFIG=true")
-	m, err := limit("rule")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := (&stage{options: options{connections: 2, inFlight: 4}}).plan(testenv.Loopback(s.GRPCPort), m)
+	p := (&stage{options: options{connections: 2, inFlight: 4}}).plan(testenv.Loopback(s.GRPCPort), limit("rule"))
 	p.Keys.Number, p.Count = 100_000, 1000
 	got, err := load(p)(t.Context(), time.Minute)
 	if err != nil || got.perSecond <= 0 || got.cpu <= 0 || got.memory <= 0 {
@@ -137,11 +132,11 @@ func TestPeer(t *testing.T) {
 	if err := s.addBuild(t.Context(), "", t.TempDir(), binary); err != nil {
 		t.Fatal(err)
 	}
-	peer, err := startService(t.Context(), binary, s.builds[0].scene.env("REDIS_URL="+s.redis))
+	peer, err := s.startService(t.Context(), binary, s.builds[0].scene.env("REDIS_URL="+s.redis))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.servers, s.peer, s.peerRedis = append(s.servers, peer), peer.address, s.redis
+	s.peer, s.peerRedis = peer.address, s.redis
 	contests, err := peerSeries(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

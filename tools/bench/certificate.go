@@ -1,43 +1,33 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
-	"time"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/certs"
 )
 
-// certificate writes a certificate for 127.0.0.1 with its key into two files, and returns the configuration of a client
-// that trusts it.
-func certificate(certFile, keyFile string) (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// certificate writes a certificate for 127.0.0.1 and its key into a directory, with a program of Go's source. It
+// returns their files, and the configuration of a client that trusts the certificate.
+func certificate(ctx context.Context, dir string) (cert, key string, config *tls.Config, err error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
-		return nil, err
+		return "", "", nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{{127, 0, 0, 1}},
-		IsCA: true, BasicConstraintsValid: true,
+	program := filepath.Join(strings.TrimSpace(string(root)), "src", "crypto", "tls", "generate_cert.go")
+	cmd := exec.CommandContext(ctx, "go", "run", program, "-ca", "-ecdsa-curve=P256", "-host=127.0.0.1")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", "", nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	client, err := certs.NewClient(certs.ClientFiles{CA: cert})
 	if err != nil {
-		return nil, err
+		return "", "", nil, err
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(certFile, text, 0o600); err != nil {
-		return nil, err
-	}
-	err = os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(text)
-	return &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}, err
+	return cert, key, client.Config(), nil
 }

@@ -29,7 +29,6 @@ type row struct {
 	measure func(ctx context.Context, each time.Duration) (sample, error)
 	// idle is the memory of an idle connection, if it was measured.
 	idle float64
-	base *row // the same of another build, or nil
 }
 
 // sample is one measurement of a row. What is unknown is 0.
@@ -130,7 +129,9 @@ func (c *contest) table(samples [][]sample) figures.Table {
 		} else {
 			f.RedisCPURatio = ratio(samples[k], samples[0], redisCPU)
 		}
-		if base := slices.Index(c.rows, r.base); r.base != nil && base >= 0 {
+		// The same row of another build.
+		base := slices.IndexFunc(c.rows, func(other *row) bool { return other.name == r.name+ofBase })
+		if base >= 0 {
 			f.BaseRate, f.BaseCPU = ratio(samples[k], samples[base], perSecond), ratio(samples[k], samples[base], cpu)
 		}
 		t.Rows = append(t.Rows, f)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/extauthz/extauthz/tools/loadgen"
@@ -22,29 +21,17 @@ func envoySeries(ctx context.Context, s *stage) ([]*contest, error) {
 		return nil, err
 	}
 	all := &contest{name: "envoy", title: "Behind Envoy, with one worker; CPU is that of Envoy"}
-	add := func(name, service string) error {
-		envoy, err := s.startEnvoy(ctx, service)
-		if err != nil {
-			return err
-		}
-		p := s.plan(envoy.address, loadgen.Get("/", "x-user"))
-		all.rows = append(all.rows, &row{name: name, measure: load(p)})
-		return nil
-	}
-	if err := add("empty handler", c.empty.address); err != nil {
-		return nil, err
-	}
-	for _, store := range []struct {
-		name     string
-		services []service
-	}{{"in memory", c.memory}, {"in Redis", c.shared}} {
-		for _, one := range store.services {
-			if err := add(store.name+one.name, one.address); err != nil {
+	p := s.plan("", loadgen.Get("/", "x-user"))
+	empty := group{name: "empty handler", services: []service{{server: c.empty}}}
+	for _, g := range []group{empty, c.memory, c.shared} {
+		g.redis = "" // it is not measured
+		for i, one := range g.services {
+			if g.services[i].server, err = s.startEnvoy(ctx, one.address); err != nil {
 				return nil, err
 			}
 		}
+		all.rows = append(all.rows, g.rows(p)...)
 	}
-	all.pair()
 	return []*contest{all}, nil
 }
 
@@ -58,12 +45,11 @@ func (s *stage) startEnvoy(ctx context.Context, service string) (*server, error)
 	if err != nil {
 		return nil, err
 	}
-	at, err := net.ResolveTCPAddr("tcp", service)
+	host, port, err := net.SplitHostPort(service)
 	if err != nil {
 		return nil, err
 	}
-	config := strings.NewReplacer("FRONT", front, "UPSTREAM", upstream, "HOST", at.IP.String(), "SERVICE",
-		strconv.Itoa(at.Port)).Replace(envoyConfig)
+	config := strings.NewReplacer("FRONT", front, "UPSTREAM", upstream, "HOST", host, "SERVICE", port).Replace(envoyConfig)
 	file := filepath.Join(s.dir, "envoy-"+front+".yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
@@ -72,10 +58,6 @@ func (s *stage) startEnvoy(ctx context.Context, service string) (*server, error)
 	if _, err := os.Stat(binary); err != nil {
 		binary = "envoy"
 	}
-	envoy, err := launch(ctx, address, nil, binary, "--config-path", file, "--concurrency", "1", "--disable-hot-restart",
+	return s.launch(ctx, address, nil, binary, "--config-path", file, "--concurrency", "1", "--disable-hot-restart",
 		"--log-level", "error")
-	if err == nil {
-		s.servers = append(s.servers, envoy)
-	}
-	return envoy, err
 }

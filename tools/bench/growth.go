@@ -15,18 +15,12 @@ import (
 
 // growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server of
 // its own, with the transport that is the default unless -transport names one.
-func growthSeries(_ context.Context, s *stage) ([]*contest, error) {
+func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	keysInMemory := &contest{name: "keys-memory", title: "Keys, all of them with a bucket in memory", axis: "keys"}
 	keysInRedis := &contest{name: "keys-redis", title: "Keys, all of them with a bucket in Redis", axis: "keys"}
 	for n := 1000; n <= s.mostKeys; n *= 10 {
-		memory, err := s.grown(n, []string{"user"}, "MEMORY_MAX_BUCKETS="+strconv.Itoa(2*s.mostKeys))
-		if err != nil {
-			return nil, err
-		}
-		shared, err := s.grown(n, []string{"user"}, "REDIS_URL="+s.redis, "REDIS_TIMEOUT=1s")
-		if err != nil {
-			return nil, err
-		}
+		memory := s.grown(n, []string{"user"}, "MEMORY_MAX_BUCKETS="+strconv.Itoa(2*s.mostKeys))
+		shared := s.grown(n, []string{"user"}, "REDIS_URL="+s.redis, "REDIS_TIMEOUT=1s")
 		shared.plan.Redis = s.redis
 		memory.plan.Keys.Number, shared.plan.Keys.Number = n, n
 		memory.fill, shared.fill = true, true
@@ -35,57 +29,37 @@ func growthSeries(_ context.Context, s *stage) ([]*contest, error) {
 	}
 	descriptors := &contest{name: "descriptors", title: "Descriptors, in memory", axis: "descriptors"}
 	for _, n := range []int{1, 2, 3, 5, 10} {
-		var names []string
-		for i := range n {
-			names = append(names, fmt.Sprint("k", i))
-		}
-		g, err := s.grown(n, names)
-		if err != nil {
-			return nil, err
-		}
-		descriptors.rows = append(descriptors.rows, &g.row)
+		descriptors.rows = append(descriptors.rows, &s.grown(n, tenKeys[:n]).row)
 	}
 	rules := &contest{name: "rules", title: "Rules, one for each value of a key, in memory", axis: "rules"}
 	for n := 10; n <= 100_000; n *= 10 {
-		g, err := s.grown(n, []string{"rule"})
-		if err != nil {
-			return nil, err
-		}
+		g := s.grown(n, []string{"rule"})
 		g.plan.Keys.Number, g.rules = n, n
 		rules.rows = append(rules.rows, &g.row)
 	}
-	plaintext, err := s.manyConnections("connections", "in memory", nil)
+	cert, key, config, err := certificate(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	certFile, keyFile := filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
-	config, err := certificate(certFile, keyFile)
-	if err != nil {
-		return nil, err
-	}
-	secured, err := s.manyConnections("connections-tls", "in memory, with TLS", config, "GRPC_SERVER_USE_TLS=true",
-		"GRPC_SERVER_TLS_CERT="+certFile, "GRPC_SERVER_TLS_KEY="+keyFile)
-	if err != nil {
-		return nil, err
-	}
-	return []*contest{keysInMemory, keysInRedis, descriptors, rules, plaintext, secured}, nil
+	return []*contest{
+		keysInMemory, keysInRedis, descriptors, rules, s.manyConnections("connections", "in memory", nil),
+		s.manyConnections("connections-tls", "in memory, with TLS", config, "GRPC_SERVER_USE_TLS=true",
+			"GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key),
+	}, nil
 }
 
 // manyConnections returns rows with more and more connections.
-func (s *stage) manyConnections(name, how string, config *tls.Config, env ...string) (*contest, error) {
+func (s *stage) manyConnections(name, how string, config *tls.Config, env ...string) *contest {
 	const rate = 5000 // the same for all rows: a closed loop needs a request in flight on each connection
 	title := "Connections, " + loadgen.Thousands(rate) + " requests/s, " + how
 	all := &contest{name: name, title: title, axis: "connections", fixedRate: true}
 	for n := 1; n <= s.mostConnections; n *= 10 {
-		g, err := s.grown(n, []string{"user"}, append(env, "GRPC_MAX_CONNECTIONS=20000")...)
-		if err != nil {
-			return nil, err
-		}
+		g := s.grown(n, []string{"user"}, append(env, "GRPC_MAX_CONNECTIONS=20000")...)
 		g.plan.Connections, g.plan.InFlight, g.plan.Rate, g.plan.TLS = n, max(n, s.inFlight), rate, config
 		g.idle = n >= 1000 // with fewer, other memory hides that of connections
 		all.rows = append(all.rows, &g.row)
 	}
-	return all, nil
+	return all
 }
 
 // grown is a row with a server of its own.
@@ -100,19 +74,16 @@ type grown struct {
 	rules  int  // a rule for each of so many values; 0: the rules of all series
 }
 
-func (s *stage) grown(value int, descriptors []string, env ...string) (*grown, error) {
-	m, err := limit(descriptors...)
-	if err != nil {
-		return nil, err
-	}
-	g := &grown{row: row{name: loadgen.Thousands(value), value: float64(value)}, stage: s, plan: s.plan("", m), env: env}
+func (s *stage) grown(value int, keys []string, env ...string) *grown {
+	g := &grown{row: row{name: loadgen.Thousands(value), value: float64(value)}, stage: s, env: env}
+	g.plan = s.plan("", limit(keys...))
 	g.prepare, g.done = g.start, func() {
 		if g.server != nil {
 			g.server.stop()
 		}
 	}
 	g.measure = func(ctx context.Context, each time.Duration) (sample, error) { return load(g.plan)(ctx, each) }
-	return g, nil
+	return g
 }
 
 // start starts the server and brings it into the state of the row.
@@ -129,7 +100,7 @@ func (g *grown) start(ctx context.Context) (err error) {
 		}
 		env = append(env, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
 	}
-	if g.server, err = startService(ctx, scene.binary, env); err != nil {
+	if g.server, err = g.stage.startService(ctx, scene.binary, env); err != nil {
 		return err
 	}
 	g.plan.Address = g.server.address

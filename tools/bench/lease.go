@@ -5,10 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
-	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
 // leaseRules have a limit for each length of a lease. No load uses them up.
@@ -34,23 +30,16 @@ func leaseSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	for _, redis := range []struct{ name, place, address string }{
 		{"near", "Redis on this machine", s.redis}, {"far", "Redis 1 ms away", far},
 	} {
-		server, err := startService(ctx, scene.binary, scene.env("REDIS_URL="+redis.address, "REDIS_TIMEOUT=1s"))
+		server, err := s.startService(ctx, scene.binary, scene.env("REDIS_URL="+redis.address, "REDIS_TIMEOUT=1s"))
 		if err != nil {
 			return nil, err
 		}
-		s.servers = append(s.servers, server)
 		closed := &contest{name: "lease-" + redis.name, title: "One hot key, 4 requests in flight, " + redis.place}
 		open := &contest{
 			name: "lease-" + redis.name + "-rate", title: "One hot key, 2,000 requests/s, " + redis.place, fixedRate: true,
 		}
 		for _, lease := range []string{"none", "10", "50"} {
-			m, err := loadgen.RateLimit("leases", []*descriptorv3.RateLimitDescriptor{{
-				Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: lease, Value: loadgen.Placeholder}},
-			}})
-			if err != nil {
-				return nil, err
-			}
-			p := s.plan(server.address, m)
+			p := s.plan(server.address, limitOf("leases", lease))
 			p.Keys.Number, p.Redis, p.Connections, p.InFlight = 1, s.redis, 1, 4
 			closed.rows = append(closed.rows, &row{name: "lease: " + lease, measure: load(p)})
 			p.Connections, p.InFlight, p.Rate = s.connections, s.inFlight, 2000

@@ -71,19 +71,6 @@ func addressOf() (address, port string, err error) {
 	return l.Addr().String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
 }
 
-// startEmpty starts the empty handler.
-func startEmpty(ctx context.Context, env ...string) (*server, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	address, _, err := addressOf()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, address, env, self, emptyServer, address)
-}
-
 // collector starts a collector of spans that discards them, and returns its address. It ends with the stage.
 func (s *stage) collector() (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,48 +85,42 @@ func (s *stage) collector() (address string, err error) {
 }
 
 // startRedis starts a Redis that keeps nothing on disk.
-func startRedis(ctx context.Context) (*server, error) {
+func (s *stage) startRedis(ctx context.Context) (*server, error) {
 	address, port, err := addressOf()
 	if err != nil {
 		return nil, err
 	}
-	return launch(ctx, address, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
+	return s.launch(ctx, address, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--loglevel", "warning")
 }
 
 // startService starts a build of the service.
-func startService(ctx context.Context, binary string, env []string) (*server, error) {
+func (s *stage) startService(ctx context.Context, binary string, env []string) (*server, error) {
 	address, port, err := addressOf()
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port)
-	for _, name := range []string{"PORT=", "DEBUG_PORT="} {
-		_, port, err := addressOf()
-		if err != nil {
-			return nil, err
-		}
-		env = append(env, name+port)
-	}
-	return launch(ctx, address, env, binary)
+	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port, "PORT=0", "DEBUG_PORT=0")
+	return s.launch(ctx, address, env, binary)
 }
 
-// launch starts a process and waits until it accepts connections.
-func launch(ctx context.Context, address string, env []string, command string, args ...string) (*server, error) {
-	s := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
-	s.cmd.Env, s.cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	endWithUs(s.cmd)
-	if err := s.cmd.Start(); err != nil {
+// launch starts a process, which ends with the stage, and waits until it accepts connections.
+func (s *stage) launch(ctx context.Context, address string, env []string, command string, args ...string,
+) (*server, error) {
+	one := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
+	one.cmd.Env, one.cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	endWithUs(one.cmd)
+	if err := one.cmd.Start(); err != nil {
 		return nil, err
 	}
+	s.servers = append(s.servers, one)
 	const patience = time.Minute // 100,000 rules take some seconds
 	for deadline := time.Now().Add(patience); ; {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
-			return s, conn.Close()
+			return one, conn.Close()
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			s.stop()
 			return nil, fmt.Errorf("%s does not listen on %s: %w", command, address, err)
 		}
 		<-time.After(10 * time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -29,6 +30,9 @@ type build struct {
 	scene  *scene
 }
 
+// ofBase is the suffix of the names of the rows of the base.
+const ofBase = ", base"
+
 // transports are the values of GRPC_TRANSPORT.
 var transports = []string{"grpc-go", "native"}
 
@@ -43,18 +47,18 @@ func (s *stage) start(ctx context.Context) error {
 	}
 	if s.base != "" {
 		// The base has its own scene, because its file of API keys may have another format.
-		if err := s.addBuild(ctx, ", base", "base", s.base); err != nil {
+		if err := s.addBuild(ctx, ofBase, "base", s.base); err != nil {
 			return fmt.Errorf("-base: %w", err)
 		}
 	}
 	if s.redis != "" {
 		return nil
 	}
-	redis, err := startRedis(ctx)
+	redis, err := s.startRedis(ctx)
 	if err != nil {
 		return fmt.Errorf("start Redis, or name one with -redis: %w", err)
 	}
-	s.servers, s.redis = append(s.servers, redis), redis.address
+	s.redis = redis.address
 	return nil
 }
 
@@ -78,11 +82,15 @@ func (s *stage) stop() {
 
 // empty starts the empty handler.
 func (s *stage) empty(ctx context.Context, env ...string) (*server, error) {
-	one, err := startEmpty(ctx, env...)
-	if err == nil {
-		s.servers = append(s.servers, one)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
-	return one, err
+	address, _, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	return s.launch(ctx, address, env, self, emptyServer, address)
 }
 
 // service is a running build of the service.
@@ -93,37 +101,44 @@ type service struct {
 	name string
 }
 
-// services starts every build with every transport.
-func (s *stage) services(ctx context.Context, env ...string) ([]service, error) {
-	var all []service
-	for _, b := range s.builds {
-		for _, transport := range transports {
-			one, err := startService(ctx, b.scene.binary, append(b.scene.env(env...), "GRPC_TRANSPORT="+transport))
-			if err != nil {
-				return nil, err
-			}
-			s.servers = append(s.servers, one)
-			all = append(all, service{one, b, ", " + transport + b.suffix})
-		}
-	}
-	return all, nil
+// group is running services with the same settings, and their Redis, "" for none.
+type group struct {
+	name, redis string
+	services    []service
 }
 
-// pair sets the base of each row: the one with the same name of the other build.
-func (c *contest) pair() {
-	for _, r := range c.rows {
-		for _, other := range c.rows {
-			if other.name == r.name+", base" {
-				r.base = other
+// services starts every build with every transport.
+func (s *stage) services(ctx context.Context, name, redis string, env ...string) (group, error) {
+	g := group{name: name, redis: redis}
+	if redis != "" {
+		env = append(env, "REDIS_URL="+redis, "REDIS_TIMEOUT=1s")
+	}
+	for _, b := range s.builds {
+		for _, transport := range transports {
+			one, err := s.startService(ctx, b.scene.binary, append(b.scene.env(env...), "GRPC_TRANSPORT="+transport))
+			if err != nil {
+				return g, err
 			}
+			g.services = append(g.services, service{one, b, ", " + transport + b.suffix})
 		}
 	}
+	return g, nil
+}
+
+// rows returns a row for each service, all with the same plan. The rows of services with Redis measure it.
+func (g group) rows(p loadgen.Plan) (rows []*row) {
+	for _, s := range g.services {
+		p.Address, p.Redis = s.address, g.redis
+		rows = append(rows, &row{name: g.name + s.name, measure: load(p)})
+	}
+	return rows
 }
 
 // plan returns the load of most rows.
 func (s *stage) plan(address string, m loadgen.Message) loadgen.Plan {
 	return loadgen.Plan{
-		Address: address, Message: m, Keys: loadgen.Keys{Distribution: loadgen.Uniform, Number: keys},
+		Address: address, Message: m, Client: loadgen.Envoy,
+		Keys:        loadgen.Keys{Distribution: loadgen.Uniform, Number: keys},
 		Connections: s.connections, InFlight: s.inFlight, Timeout: loadgen.MostTimeout,
 	}
 }
@@ -132,12 +147,23 @@ func (s *stage) plan(address string, m loadgen.Message) loadgen.Plan {
 var tenKeys = []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"}
 
 // limit returns a request with a descriptor for each of these keys.
-func limit(names ...string) (loadgen.Message, error) {
+func limit(names ...string) loadgen.Message { return limitOf("bench", names...) }
+
+// limitOf is limit in another domain.
+func limitOf(domain string, names ...string) loadgen.Message {
 	var list []*descriptorv3.RateLimitDescriptor
 	for _, name := range names {
 		list = append(list, &descriptorv3.RateLimitDescriptor{
 			Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: name, Value: loadgen.Placeholder}},
 		})
 	}
-	return loadgen.RateLimit("bench", list)
+	return must(loadgen.RateLimit(domain, list))
+}
+
+// must returns a request that the benchmark has made. Such a request can be encoded.
+func must(m loadgen.Message, err error) loadgen.Message {
+	if err != nil {
+		panic(err)
+	}
+	return m
 }

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -13,46 +14,59 @@ import (
 // of a request. TestBlocks reads the blocks with x/net's decoder.
 type blocks struct {
 	kind    Client
-	fields  []field
+	fields  []placed
 	timeout time.Duration
 	// key returns the key of the next request, for keyHeader. keyHeader is "" if the message has the key.
 	key       func() uint64
 	keyHeader string
-	// whole and names are the indexes of the fields and of their names in the static table, 0 if they are not there.
-	whole, names []int
-	// added is when each field was added to the table last, as a number of entries, or never.
-	added  []int
-	table  table
-	resize bool // the next block begins with the size of the table
-	block  []byte
-	random *rand.Rand
+	limit     int  // of the size of the table
+	added     sum  // to the table so far
+	resize    bool // the next block begins with the size of the table
+	block     []byte
+	random    *rand.Rand
 	// made counts the blocks since the table was empty. If all fields stay the same, the second block has all of them as
 	// indexes, and so is that of all further requests.
 	made int
 }
 
-const never = -1
+// placed is a field with its places in the tables of HPACK.
+type placed struct {
+	field
+	whole, named int // indexes of the field and of its name in the static table, 0 if they are not there
+	before       sum // what was added to the table before the field was, last
+}
+
+// sum is a number of entries of the table, and their size.
+type sum struct{ entries, size int }
+
+// forgotten is more than any table holds: with so much added, all that came before has left it.
+const forgotten = tableSize + 1
+
+// static has the indexes of fields and of names in the static table (RFC 7541, A).
+var static = map[field]int{
+	{":authority", ""}: 1, {":method", ""}: 2, {":method", "GET"}: 2, {":method", "POST"}: 3, {":path", ""}: 4,
+	{":scheme", ""}: 6, {":scheme", "http"}: 6, {":scheme", "https"}: 7, {"content-type", ""}: 31, {"user-agent", ""}: 58,
+}
 
 func newBlocks(p *Plan, l *lane) *blocks {
 	b := &blocks{
-		kind: p.Client, fields: p.fields(), timeout: p.Timeout, table: table{limit: 4096},
+		kind: p.Client, timeout: p.Timeout, limit: tableSize, added: sum{size: forgotten},
 		key: l.draw, keyHeader: p.Message.keyHeader, random: rand.New(rand.NewPCG(l.seed, l.seed)),
 	}
 	if b.keyHeader != "" {
 		b.kind = Indexed
 	}
-	for _, f := range b.fields {
-		whole, name := f.static()
-		b.whole, b.names, b.added = append(b.whole, whole), append(b.names, name), append(b.added, never)
+	for _, f := range p.fields() {
+		b.fields = append(b.fields, placed{field: f, whole: static[f], named: static[field{name: f.name}]})
 	}
 	return b
 }
 
 // limitTable keeps the table within the size that the peer allows.
 func (b *blocks) limitTable(size uint32) {
-	if limit := int(min(size, 4096)); limit != b.table.limit {
-		b.table.limit, b.resize, b.made = limit, true, 0
-		b.table.makeRoom(0)
+	if limit := int(min(size, tableSize)); limit != b.limit {
+		b.limit, b.resize, b.made = limit, true, 0
+		b.added.size += forgotten
 	}
 }
 
@@ -64,43 +78,54 @@ func (b *blocks) next() []byte {
 	b.made++
 	b.block = b.block[:0]
 	if b.resize {
-		b.block, b.resize = appendNumber(b.block, 0x20, 5, b.table.limit), false
+		b.block, b.resize = appendNumber(b.block, 0x20, 5, b.limit), false
 	}
-	for i, f := range b.fields {
+	for i := range b.fields {
+		f := &b.fields[i]
 		switch {
 		case f.name == ":path" && (b.kind == Envoy || b.kind == Traced):
-			b.block = appendText(appendNumber(b.block, 0, 4, b.names[i]), f.value) // without indexing
+			b.block = appendText(appendNumber(b.block, 0, 4, f.named), f.value) // without indexing
 		case f.name == b.keyHeader:
 			var digits [keyDigits]byte
 			putKey(digits[:], b.key())
-			b.add(i, string(digits[:]))
+			b.add(f, string(digits[:]))
 		case f.name == "traceparent":
-			b.add(i, b.traceparent())
+			b.add(f, b.traceparent())
 		case f.name == "grpc-timeout" && b.kind == Deadline:
-			b.add(i, strconv.FormatInt(b.timeout.Microseconds()-b.random.Int64N(1000), 10)+"u") // some is over
-		case b.whole[i] > 0:
-			b.block = appendNumber(b.block, 0x80, 7, b.whole[i])
-		case b.table.has(b.added[i]):
-			b.block = appendNumber(b.block, 0x80, 7, b.table.index(b.added[i]))
+			b.add(f, strconv.FormatInt(b.timeout.Microseconds()-b.random.Int64N(1000), 10)+"u") // some is over
+		case f.whole > 0:
+			b.block = appendNumber(b.block, 0x80, 7, f.whole)
+		case b.index(f) > 0:
+			b.block = appendNumber(b.block, 0x80, 7, b.index(f))
 		default:
-			b.add(i, f.value)
+			b.add(f, f.value)
 		}
 	}
 	return b.block
 }
 
-// add writes a field as a literal with incremental indexing, with the index of its name if there is one.
-func (b *blocks) add(i int, value string) {
-	name, index := b.fields[i].name, b.names[i]
-	if index == 0 && b.table.has(b.added[i]) {
-		index = b.table.index(b.added[i])
+// index returns where a field that was added to the table is there, 0 if it has left.
+func (b *blocks) index(f *placed) int {
+	if b.added.size-f.before.size > b.limit {
+		return 0
 	}
-	b.block = appendNumber(b.block, 0x40, 6, index)
-	if index == 0 {
-		b.block = appendText(b.block, name)
+	return 61 + b.added.entries - f.before.entries // the newest has the index after the static table
+}
+
+// add writes a field as a literal with incremental indexing, with the index of its name if there is one.
+func (b *blocks) add(f *placed, value string) {
+	name := f.named
+	if name == 0 {
+		name = b.index(f)
+	}
+	b.block = appendNumber(b.block, 0x40, 6, name)
+	if name == 0 {
+		b.block = appendText(b.block, f.name)
 	}
 	b.block = appendText(b.block, value)
-	b.added[i] = b.table.add(len(name) + len(value) + 32) // the size of an entry, RFC 7541, 4.1
+	f.before = b.added
+	b.added.entries++
+	b.added.size += len(f.name) + len(value) + 32 // the size of an entry, RFC 7541, 4.1
 }
 
 // traceparent returns another header of W3C Trace Context.
@@ -115,73 +140,13 @@ func (b *blocks) traceparent() string {
 	return string(text)
 }
 
-// static returns the indexes of the field and of its name in the static table (RFC 7541, A), 0 if they are not there.
-func (f field) static() (whole, name int) {
-	switch f {
-	case field{":method", "GET"}:
-		return 2, 2
-	case field{":method", "POST"}:
-		return 3, 2
-	case field{":scheme", "http"}:
-		return 6, 6
-	case field{":scheme", "https"}:
-		return 7, 6
-	}
-	switch f.name {
-	case ":authority":
-		return 0, 1
-	case ":path":
-		return 0, 4
-	case "content-type":
-		return 0, 31
-	case "user-agent":
-		return 0, 58
-	}
-	return 0, 0
-}
-
-// table has the sizes of the entries of the dynamic table, the oldest first. Entries are named by how many came before.
-type table struct {
-	limit, size int
-	sizes       []int
-	oldest      int
-}
-
-func (t *table) has(entry int) bool { return entry >= t.oldest }
-
-// index returns the index of an entry: the newest has that after the static table.
-func (t *table) index(entry int) int { return 62 + t.oldest + len(t.sizes) - 1 - entry }
-
-// add adds an entry of this size and returns its name.
-func (t *table) add(size int) int {
-	t.makeRoom(size)
-	if size > t.limit {
-		return never
-	}
-	t.sizes = append(t.sizes, size)
-	t.size += size
-	return t.oldest + len(t.sizes) - 1
-}
-
-func (t *table) makeRoom(size int) {
-	for len(t.sizes) > 0 && t.size+size > t.limit {
-		t.size -= t.sizes[0]
-		t.sizes = t.sizes[1:]
-		t.oldest++
-	}
-}
-
 // appendNumber appends a number with a prefix of some bits, after the bits of kind.
 func appendNumber(b []byte, kind byte, bits, n int) []byte {
 	most := 1<<bits - 1
 	if n < most {
 		return append(b, kind|byte(n))
 	}
-	b = append(b, kind|byte(most))
-	for n -= most; n >= 128; n >>= 7 {
-		b = append(b, byte(n)|128)
-	}
-	return append(b, byte(n))
+	return binary.AppendUvarint(append(b, kind|byte(most)), uint64(n-most))
 }
 
 // appendText appends a string, in the code of Huffman if that is shorter.

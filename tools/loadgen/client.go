@@ -1,42 +1,25 @@
 package loadgen
 
-import (
-	"fmt"
-	"strconv"
-)
+import "strconv"
 
-// Client is the kind of client whose header blocks the requests have. It decides what a server has to decode.
-type Client uint8
+// Client is the kind of client whose header blocks the requests have, by its name. It decides what a server has to
+// decode.
+type Client string
 
 // The kinds of clients.
 const (
 	// Envoy sends :path in full in each request, and all other fields as indexes.
-	Envoy Client = iota
+	Envoy Client = "envoy"
 	// Traced is Envoy with tracing: each request also has another traceparent, which shifts all indexes.
-	Traced
+	Traced Client = "traced"
 	// Deadline is grpc-go with deadlines: each request has another grpc-timeout, and all other fields are indexes.
-	Deadline
+	Deadline Client = "deadline"
 	// Indexed is a client that sends all fields as indexes, so that all blocks but the first are equal.
-	Indexed
+	Indexed Client = "indexed"
 )
 
-var clientNames = [...]string{Envoy: "envoy", Traced: "traced", Deadline: "deadline", Indexed: "indexed"}
-
-// String returns the name of the kind.
-func (c Client) String() string { return clientNames[c] }
-
-// ClientNames returns the names of all kinds.
-func ClientNames() []string { return clientNames[:] }
-
-// ParseClient reads the name of a kind.
-func ParseClient(name string) (Client, error) {
-	for c, n := range clientNames {
-		if n == name {
-			return Client(c), nil
-		}
-	}
-	return 0, fmt.Errorf("want one of %v", clientNames)
-}
+// Clients are all kinds of clients.
+var Clients = []Client{Envoy, Traced, Deadline, Indexed}
 
 // field is a header that the client sends.
 type field struct{ name, value string }

@@ -24,7 +24,7 @@ func TestBlocksOfEnvoy(t *testing.T) {
 		`{"@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig, service_name: envoy, ` +
 		`grpc_service: {envoy_grpc: {cluster_name: traces}}}}}`
 	for client, config := range map[Client]string{Envoy: "null", Traced: tracing} {
-		t.Run(client.String(), func(t *testing.T) {
+		t.Run(string(client), func(t *testing.T) {
 			t.Parallel()
 			service := serve(t, func(p *peer) { p.answerAll(denied) })
 			_, text, _ := net.SplitHostPort(service.address)
@@ -58,11 +58,7 @@ func TestBlocksOfEnvoy(t *testing.T) {
 // TestBlocks decodes many blocks of each kind of client.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
-	for _, name := range ClientNames() {
-		client, err := ParseClient(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, client := range Clients {
 		b, decoder := newBlocks(&Plan{Client: client, Address: "host:1", Timeout: time.Second,
 			Message: Message{path: "/a.B/C"}}, &lane{}), newReader()
 		seen := map[string]bool{}
@@ -73,18 +69,18 @@ func TestBlocks(t *testing.T) {
 			for _, want := range [][2]string{{":method", "POST"}, {":path", "/a.B/C"}, {":authority", "host:1"},
 				{"te", "trailers"}} {
 				if decoder.fields[want[0]] != want[1] {
-					t.Fatalf("%s: %q, want %q", name, decoder.fields, want)
+					t.Fatalf("%s: %q, want %q", client, decoder.fields, want)
 				}
 			}
 		}
 		if different := len(seen); (different == 2) != (client == Envoy || client == Indexed) {
-			t.Errorf("%s: %d different blocks", name, different)
+			t.Errorf("%s: %d different blocks", client, different)
 		}
 		b.limitTable(0)
 		decoder.decoder.SetAllowedMaxDynamicTableSize(0)
 		for range 3 {
 			if text := decoder.read(t, slices.Clone(b.next())); strings.Contains(text, "te indexed") {
-				t.Errorf("%s: without a table: %s", name, text)
+				t.Errorf("%s: without a table: %s", client, text)
 			}
 		}
 	}

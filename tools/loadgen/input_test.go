@@ -38,8 +38,7 @@ func TestCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.first = []*session{newSession(m.lanes[0], cutConn{conn, most})}
-		m.start(t.Context())
-		m.await(t.Context())
+		m.run(t.Context())
 		r := m.result()
 		if r.Allowed != 50 || r.Errors != 20 || r.Reconnects != 0 {
 			t.Errorf("%d bytes a read: %+v", most, r)

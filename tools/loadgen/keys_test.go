@@ -1,6 +1,9 @@
 package loadgen
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 // TestKeys checks how often keys occur, and that the text of keys is read again.
 func TestKeys(t *testing.T) {
@@ -49,7 +52,7 @@ func TestMessages(t *testing.T) {
 	if len(m.places) != 3*2+1 { // the path is also the header :path
 		t.Errorf("%d places", len(m.places))
 	}
-	l := &lane{message: m.copied(), places: m.places, draw: func() uint64 { return 12_345_678 }}
+	l := &lane{message: bytes.Clone(m.bytes), places: m.places, draw: func() uint64 { return 12_345_678 }}
 	got := l.withKey()
 	for i, at := range m.places {
 		if text := string(got[at : at+keyDigits]); text != "12345678" {

@@ -58,12 +58,6 @@ func (l *lane) withKey() []byte {
 	return l.message
 }
 
-// record keeps an answer for settle.
-func (l *lane) record(latency time.Duration, allowed bool) {
-	l.batch = append(l.batch, outcome{latency, allowed, l.now <= l.m.end()})
-	l.lastDone = l.now
-}
-
 // settle hands the answers since the last call to the tally, which lanes share.
 func (l *lane) settle() {
 	if len(l.batch) > 0 {
@@ -80,10 +74,7 @@ func (l *lane) poke() {
 		return
 	}
 	l.now = l.m.clock()
-	l.session.fill()
-	if err := l.session.flush(); err != nil {
-		_ = l.session.conn.Close() // the reader reports it
-	}
+	l.session.push()
 }
 
 // tend gives up requests that wait for too long. It reports whether the lane has nothing more to do.
@@ -95,10 +86,7 @@ func (l *lane) tend() (idle bool) {
 		return l.spent(l.now)
 	}
 	l.session.expire()
-	l.session.fill()
-	if err := l.session.flush(); err != nil {
-		_ = l.session.conn.Close() // the reader reports it
-	}
+	l.session.push()
 	return l.spent(l.now) && l.session.requests.count == 0
 }
 
@@ -122,12 +110,15 @@ func (l *lane) keep(ctx context.Context, s *session) {
 		if ctx.Err() != nil { // stop came before
 			_ = s.conn.Close() // no request is in flight
 		}
-		err := s.serve()
+		var err error
+		for err == nil {
+			err = s.step()
+		}
 		l.session = nil
 		l.settle()
-		_ = s.conn.Close() // the error is that of serve
+		_ = s.conn.Close() // the error is that of step
 		if ctx.Err() == nil {
-			s.abandon(err)
+			s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", err))) })
 		}
 		worked := s.answered
 		l.mu.Unlock()
@@ -158,19 +149,23 @@ func sleep(ctx context.Context, d time.Duration) (passed bool) {
 }
 
 // open opens a connection and awaits the settings of the server.
-func (l *lane) open(ctx context.Context) (*session, error) {
+func (l *lane) open(ctx context.Context) (s *session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.m.plan.Timeout)
 	defer cancel()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s does not answer: %w: check the address, and whether the service has TLS", l.m.plan.Address, err)
+		}
+	}()
 	conn, err := l.m.plan.dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer: %w: check the address, and whether the service has TLS",
-			l.m.plan.Address, err)
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // which ends a read
 	defer stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := newSession(l, conn)
+	s = newSession(l, conn)
 	for !s.settled && err == nil {
 		err = s.step()
 	}
@@ -184,8 +179,7 @@ func (l *lane) open(ctx context.Context) (*session, error) {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no HTTP/2 settings within %s", l.m.plan.Timeout)
 	}
-	return nil, fmt.Errorf("%s does not answer: %w: check the address, and whether the service has TLS", l.m.plan.Address,
-		err)
+	return nil, err
 }
 
 // authority is the name of the server in requests.

@@ -10,12 +10,8 @@ import (
 // BenchmarkRun measures the generator together with a server that does as little as possible: it reads all requests of
 // a read, and answers them in one write.
 func BenchmarkRun(b *testing.B) {
-	for _, name := range ClientNames() {
-		b.Run(name, func(b *testing.B) {
-			client, err := ParseClient(name)
-			if err != nil {
-				b.Fatal(err)
-			}
+	for _, client := range Clients {
+		b.Run(string(client), func(b *testing.B) {
 			p := plan(b, serve(b, func(p *peer) { p.answerBatches() }).address)
 			p.Client, p.Count, p.InFlight, p.Connections, p.Duration = client, b.N, 64, 4, time.Minute
 			b.ReportAllocs()

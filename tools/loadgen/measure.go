@@ -1,6 +1,8 @@
 package loadgen
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -20,14 +22,18 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	first := p
 	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
 	first.Duration = p.Timeout
-	var warning string
-	noteWarning(&first, &warning)
+	warning := "" // of the answer to it
+	if warns := p.Message.warns; warns != nil {
+		first.Message.allows = func(answer []byte) (bool, error) {
+			warning = warns(answer)
+			return p.Message.allows(answer)
+		}
+	}
 	m := newMeasurement(first)
 	if err := m.open(ctx); err != nil {
 		return nil, err
 	}
-	m.start(ctx)
-	m.await(ctx)
+	m.run(ctx)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s had not answered the first request: %w", p.Address, context.Cause(ctx))
 	}
@@ -45,8 +51,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 		return nil, err
 	}
 	defer cost.close()
-	m.start(ctx)
-	m.await(ctx)
+	m.run(ctx)
 	r := m.result()
 	r.Interrupted, r.Warning = ctx.Err() != nil, warning
 	cost.add(r)
@@ -61,8 +66,6 @@ type measurement struct {
 	first   []*session // of each lane
 	began   time.Time
 	ended   atomic.Int64 // time.Duration; no request begins afterwards
-	halt    context.CancelFunc
-	readers sync.WaitGroup
 }
 
 // clock returns the time since the start.
@@ -79,7 +82,7 @@ func newMeasurement(p Plan) *measurement {
 	for i := range p.Connections {
 		l := &lane{
 			m: m, index: i, most: p.share(p.InFlight, i), seed: rand.Uint64(), tally: m.tallies[i%len(m.tallies)],
-			budget: math.MaxInt64, message: p.Message.copied(), places: p.Message.places,
+			budget: math.MaxInt64, message: bytes.Clone(p.Message.bytes), places: p.Message.places,
 		}
 		if p.Count > 0 {
 			l.budget = int64(p.share(p.Count, i))
@@ -104,13 +107,11 @@ func (m *measurement) open(ctx context.Context) error {
 		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			m.close()
-			return err
-		}
+	err := cmp.Or(errs...)
+	if err != nil {
+		m.close()
 	}
-	return nil
+	return err
 }
 
 // close closes the connections of a measurement that was not started.
@@ -122,21 +123,18 @@ func (m *measurement) close() {
 	}
 }
 
-// start begins with the requests.
-func (m *measurement) start(ctx context.Context) {
-	ctx, m.halt = context.WithCancel(context.WithoutCancel(ctx))
+// run carries out the plan. It returns when all requests are answered or given up, or at once when ctx is done.
+func (m *measurement) run(ctx context.Context) {
+	lasting, halt := context.WithCancel(context.WithoutCancel(ctx))
 	m.began = time.Now()
 	m.ended.Store(int64(m.plan.Duration))
+	var readers sync.WaitGroup
 	for i, l := range m.lanes {
-		m.readers.Go(func() { l.keep(ctx, m.first[i]) })
+		readers.Go(func() { l.keep(lasting, m.first[i]) })
 	}
 	if m.plan.Rate > 0 {
-		m.readers.Go(func() { m.pace(ctx) })
+		readers.Go(func() { m.pace(lasting) })
 	}
-}
-
-// await returns when the plan is carried out and all requests are answered or given up, or at once when ctx is done.
-func (m *measurement) await(ctx context.Context) {
 	// Many lanes are looked at less often, so that this takes no CPU from them.
 	tick := time.NewTicker(10*time.Millisecond + time.Duration(len(m.lanes))*10*time.Microsecond)
 	defer tick.Stop()
@@ -147,25 +145,18 @@ func (m *measurement) await(ctx context.Context) {
 			m.ended.Store(min(m.ended.Load(), int64(m.clock())))
 			busy = false
 		case <-tick.C:
-			busy = m.tend()
+			busy = false
+			for _, l := range m.lanes {
+				busy = !l.tend() || busy
+			}
 			report()
 		}
 	}
-	m.halt()
+	halt()
 	for _, l := range m.lanes {
 		l.stop()
 	}
-	m.readers.Wait()
-}
-
-// tend looks after all lanes. It reports whether one has something to do.
-func (m *measurement) tend() (busy bool) {
-	for _, l := range m.lanes {
-		if !l.tend() {
-			busy = true
-		}
-	}
-	return busy
+	readers.Wait()
 }
 
 // reporter returns a function that calls Progress once a second.

@@ -23,8 +23,8 @@ func plan(t testing.TB, address string) Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Plan{Address: address, Message: m, Keys: Keys{Uniform, 100}, Connections: 2, InFlight: 8, Count: 1000,
-		Duration: MostDuration, Timeout: 20 * time.Second}
+	return Plan{Address: address, Message: m, Client: Envoy, Keys: Keys{Uniform, 100}, Connections: 2, InFlight: 8,
+		Count: 1000, Duration: MostDuration, Timeout: 20 * time.Second}
 }
 
 // TestAnswers checks that all forms of an answer are read, and what is not one is counted under its status.

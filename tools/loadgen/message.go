@@ -116,9 +116,6 @@ func encode(path string, req proto.Message, allows func([]byte) (bool, error)) (
 	}
 }
 
-// copied returns the bytes of the message for one lane, which writes its keys into them.
-func (m *Message) copied() []byte { return bytes.Clone(m.bytes) }
-
 // withinLimit reads the overall code of a RateLimitResponse.
 func withinLimit(answer []byte) (bool, error) {
 	code, err := varint(answer, 1)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -67,6 +68,9 @@ func (p *Plan) Check() error {
 	within("in-flight", p.InFlight, 1, MostInFlight)
 	within("rate", p.Rate, 0, MostRate)
 	within("requests", p.Count, 0, MostCount)
+	if !slices.Contains(Clients, p.Client) {
+		all = append(all, fmt.Errorf("--client %q: want one of %v", p.Client, Clients))
+	}
 	if p.InFlight < p.Connections && p.Connections <= MostConnections {
 		all = append(all, fmt.Errorf("--in-flight %d: want at least one request for each of the %d connections",
 			p.InFlight, p.Connections))

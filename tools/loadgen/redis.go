@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,8 @@ func (m *RedisMeter) Cost(ctx context.Context, n int64) (*RedisCost, error) {
 		return nil, err
 	}
 	return &RedisCost{
-		Commands: float64(after.commands-m.before.commands-1) / float64(n), // without INFO
-		Scripts:  float64(after.scripts-m.before.scripts) / float64(n),
+		Commands: (after.commands - m.before.commands - 1) / float64(n), // without INFO
+		Scripts:  (after.scripts - m.before.scripts) / float64(n),
 		CPU:      (after.cpu - m.before.cpu) * 1e6 / float64(n),
 	}, nil
 }
@@ -83,34 +84,24 @@ func redisClient(address string, timeout time.Duration) (*redis.Client, error) {
 }
 
 // redisTotals are figures of INFO.
-type redisTotals struct {
-	commands, scripts int64
-	cpu               float64 // s
-}
+type redisTotals struct{ commands, scripts, cpu float64 } // cpu in s
 
 func redisInfo(ctx context.Context, c *redis.Client) (t redisTotals, err error) {
-	text, err := c.Info(ctx, "all").Result()
+	info := c.InfoMap(ctx, "all")
+	err = info.Err()
+	add := func(to *float64, section, name string) {
+		text, _, _ := strings.Cut(strings.TrimPrefix(info.Item(section, name), "calls="), ",")
+		n, wrong := strconv.ParseFloat(cmp.Or(text, "0"), 64)
+		*to, err = *to+n, cmp.Or(err, wrong)
+	}
+	add(&t.commands, "Stats", "total_commands_processed")
+	add(&t.cpu, "CPU", "used_cpu_user")
+	add(&t.cpu, "CPU", "used_cpu_sys")
+	for _, name := range []string{"evalsha", "eval", "fcall", "evalsha_ro", "eval_ro", "fcall_ro"} {
+		add(&t.scripts, "Commandstats", "cmdstat_"+name)
+	}
 	if err != nil {
 		return t, fmt.Errorf("redis %s: INFO: %w", c.Options().Addr, err)
-	}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "total_commands_processed":
-			t.commands, err = strconv.ParseInt(value, 10, 64)
-		case "used_cpu_user", "used_cpu_sys":
-			var seconds float64
-			seconds, err = strconv.ParseFloat(value, 64)
-			t.cpu += seconds
-		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall", "cmdstat_evalsha_ro", "cmdstat_eval_ro", "cmdstat_fcall_ro":
-			var calls int64
-			count, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			calls, err = strconv.ParseInt(count, 10, 64)
-			t.scripts += calls
-		}
-		if err != nil {
-			return t, fmt.Errorf("redis %s: INFO: %s: %w", c.Options().Addr, name, err)
-		}
 	}
 	return t, nil
 }

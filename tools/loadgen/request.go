@@ -18,9 +18,7 @@ type request struct {
 	id uint32
 	// due is the time from which the latency counts. sent is the time of the write, 0 before.
 	due, sent time.Duration
-	status    int    // grpc-status
-	http      string // :status, if it is not 200
-	reason    string // grpc-message
+	meaning          // of headers and trailers
 	message   []byte // the message with its prefix, if it comes in parts
 	decided   bool   // the message was read
 	allowed   bool
@@ -69,13 +67,6 @@ func complete(message []byte) bool {
 	return len(message) >= prefix && uint32(len(message)-prefix) == binary.BigEndian.Uint32(message[1:])
 }
 
-// decideByStatus takes the status of HTTP for the answer.
-func (r *request) decideByStatus() {
-	if r.http == "" || r.http == "429" {
-		r.status, r.decided, r.allowed, r.http = int(codes.OK), true, r.http == "", ""
-	}
-}
-
 // failure is why a request has no answer.
 type failure struct {
 	status codes.Code
@@ -97,10 +88,6 @@ func (r *request) failure() (failure, bool) {
 		return failure{codes.Internal, r.broken.Error()}, true
 	}
 	return failure{}, false
-}
-
-func deadlineExceeded(timeout time.Duration) failure {
-	return failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", timeout)}
 }
 
 func unavailable(reason string) failure { return failure{codes.Unavailable, reason} }

@@ -18,7 +18,7 @@ type Result struct {
 	InFlight    int    `json:"in_flight"`
 	Rate        int    `json:"rate,omitempty"`
 	Keys        string `json:"keys"`
-	Client      string `json:"client"`
+	Client      Client `json:"client"`
 
 	// Sent is how many requests were sent. Unsent were due in an open loop, and could not be sent before the end.
 	Sent   int64 `json:"sent"`
@@ -81,7 +81,7 @@ func (m *measurement) result() *Result {
 	}
 	r := &Result{
 		Connections: m.plan.Connections, InFlight: m.plan.InFlight, Rate: m.plan.Rate,
-		Keys: m.plan.Keys.String(), Client: m.plan.Client.String(),
+		Keys: m.plan.Keys.String(), Client: m.plan.Client,
 		Allowed: all.allowed, Denied: all.denied, Answers: all.allowed + all.denied, Errors: all.failed,
 		Reconnects: all.reconnects, Failures: []Failure{},
 		Latency: Latency{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
 )
 
 const (
@@ -76,15 +77,6 @@ func newSession(l *lane, conn net.Conn) *session {
 	return s
 }
 
-// serve reads answers until the connection ends.
-func (s *session) serve() error {
-	for {
-		if err := s.step(); err != nil {
-			return err
-		}
-	}
-}
-
 // step reads and handles one frame.
 func (s *session) step() error {
 	for {
@@ -143,7 +135,7 @@ func (s *session) begin(due time.Duration) {
 	} else {
 		r = new(request)
 	}
-	*r = request{due: due, id: s.nextID, status: noStatus, message: r.message[:0]}
+	*r = request{due: due, id: s.nextID, meaning: meaning{status: noStatus}, message: r.message[:0]}
 	s.requests.add(r)
 	s.unsent = append(s.unsent, r)
 	block, flags := s.blocks.next(), http2.FlagHeadersEndHeaders
@@ -187,12 +179,20 @@ func (s *session) flush() error {
 	return err
 }
 
+// push fills and flushes, while another goroutine reads.
+func (s *session) push() {
+	s.fill()
+	if err := s.flush(); err != nil {
+		_ = s.conn.Close() // the reader reports it
+	}
+}
+
 // expire gives up requests that wait longer than the plan's timeout.
 func (s *session) expire() {
 	s.requests.all(func(r *request) {
 		if s.lane.now-r.sent > s.lane.m.plan.Timeout && r.sent > 0 {
 			s.out = appendNumberFrame(s.out, http2.FrameRSTStream, r.id, uint32(http2.ErrCodeCancel))
-			s.fail(r, deadlineExceeded(s.lane.m.plan.Timeout))
+			s.fail(r, failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", s.lane.m.plan.Timeout)})
 		}
 	})
 }
@@ -207,19 +207,16 @@ func (s *session) fail(r *request, f failure) {
 // finish ends a request whose answer is complete.
 func (s *session) finish(r *request) {
 	s.answered = true
-	if s.lane.m.plan.Message.keyHeader != "" {
-		r.decideByStatus()
+	if s.lane.m.plan.Message.keyHeader != "" && (r.http == "" || r.http == "429") { // the status is the answer
+		r.status, r.decided, r.allowed, r.http = int(codes.OK), true, r.http == "", ""
 	}
 	if f, ok := r.failure(); ok {
 		s.fail(r, f)
 		return
 	}
-	s.lane.record(s.lane.now-r.due, r.allowed)
+	l := s.lane
+	l.batch = append(l.batch, outcome{l.now - r.due, r.allowed, l.now <= l.m.end()})
+	l.lastDone = l.now
 	s.requests.remove(r)
 	s.free = append(s.free, r)
-}
-
-// abandon fails all requests in flight, because the connection has ended.
-func (s *session) abandon(cause error) {
-	s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", cause))) })
 }

@@ -9,19 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// noteWarning makes a plan write the warning of its answers to a text. The text may be read when the plan has ended.
-// The plan must have only one request.
-func noteWarning(p *Plan, warning *string) {
-	allows, warns := p.Message.allows, p.Message.warns
-	if warns == nil {
-		return
-	}
-	p.Message.allows = func(answer []byte) (bool, error) {
-		*warning = warns(answer)
-		return allows(answer)
-	}
-}
-
 // warnsOfRateLimit warns of a request without a limit: there is nothing to decide.
 func warnsOfRateLimit(answer []byte) string {
 	r := &rlsv3.RateLimitResponse{}

@@ -40,9 +40,9 @@ func FuzzLimitador(f *testing.F) {
 	fuzzed(f, "testdata/limitador/*.txtar")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		source := strictyaml.File{Name: "source", Content: text}
-		sound(t, Limitador(source, LimitadorOptions{}))
+		sound(t, Limitador(source, nil))
 		given := [][]string{{"method", "user"}, {"user"}, {"user_id", "path"}}
-		sound(t, Limitador(source, LimitadorOptions{Descriptors: given}))
+		sound(t, Limitador(source, given))
 	})
 }
 

@@ -3,7 +3,6 @@ package migrate
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
@@ -27,18 +26,14 @@ func LimitadorKind() *strictyaml.Kind {
 	}
 }
 
-// LimitadorOptions are what the limits file does not have.
-type LimitadorOptions struct {
-	// Descriptors are the keys of the descriptors that Envoy sends here, in the order of their entries.
-	Descriptors [][]string
-}
-
-// Limitador converts a limits file into one rule file for each namespace.
+// Limitador converts a limits file into one rule file for each namespace. descriptors are the keys of the descriptors
+// that Envoy sends here, in the order of their entries.
 //
 // In Limitador, every limit whose conditions hold applies to a request. Here a descriptor matches one rule. So limits
 // that read the same entries become one tree, and limits that read other entries need a descriptor of their own.
-func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
-	r := &limitador{Document: strictyaml.Read(f, LimitadorKind()), options: o, limits: map[string][]*limit{}}
+func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
+	r := &limitador{given: descriptors, limits: map[string][]*limit{}}
+	r.Document = strictyaml.Read(f, LimitadorKind())
 	r.read()
 	c := new(Converted)
 	type domain struct {
@@ -78,8 +73,8 @@ func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
 
 // limitador reads one limits file.
 type limitador struct {
-	*strictyaml.Document
-	options    LimitadorOptions
+	reading
+	given      [][]string          // the keys of descriptors
 	limits     map[string][]*limit // by namespace
 	namespaces []string            // in the order of the file
 }
@@ -128,16 +123,20 @@ func (r *limitador) limit(v *strictyaml.Value) *limit {
 		}
 	}
 	l := &limit{at: v, equal: map[string]string{}, descriptor: -1}
-	var sound [6]bool // all mistakes of a limit are reported
-	l.namespace, sound[0] = r.text(v, at, "namespace", true)
-	l.name, sound[1] = r.text(v, at, "name", false)
-	requests, ok := r.number(v, at, "max_value", 0)
-	seconds, fine := r.number(v, at, "seconds", 1)
-	sound[2] = ok && fine && r.window(l, at, requests, seconds)
-	sound[3] = r.conditions(l, at["conditions"])
-	sound[4] = r.variables(l, at["variables"])
-	sound[5] = sound[1] && r.checkName(l, at["name"])
-	if slices.Contains(sound[:], false) {
+	r.failed = false // all mistakes of a limit are reported
+	l.namespace = r.text(v, at, "namespace", true)
+	l.name = safeName(r.text(v, at, "name", false))
+	if name := at["name"]; l.name != name.Text() {
+		r.Warn(name, "the name becomes "+suggest.Quoted(l.name)+", because headers name the limit")
+	}
+	r.window(l, at, r.number(v, at, "max_value", 0), r.number(v, at, "seconds", 1))
+	for _, item := range r.texts(at["conditions"], "conditions") {
+		r.condition(l, item)
+	}
+	for _, item := range r.texts(at["variables"], "variables") {
+		r.variable(l, item)
+	}
+	if r.failed {
 		return nil
 	}
 	slices.Sort(l.keys)
@@ -146,41 +145,30 @@ func (r *limitador) limit(v *strictyaml.Value) *limit {
 }
 
 // text returns a text of a limit.
-func (r *limitador) text(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, required bool,
-) (text string, ok bool) {
-	switch v := at[key]; {
+func (r *limitador) text(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, required bool) string {
+	v := at[key]
+	switch {
 	case v.IsAbsent() && !required:
 	case v.IsAbsent() || v.IsText() && v.Text() == "":
 		r.Fail(limit, "a limit without "+suggest.Quoted(key), "add it")
-		return "", false
 	case !v.IsText():
 		r.Fail(v, suggest.Quoted(key)+" is not a text: "+v.String())
-		return "", false
-	default:
-		text = v.Text()
 	}
-	return text, true
+	return v.Text()
 }
 
-// number returns a whole number of a limit.
-func (r *limitador) number(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, least int64,
-) (n int64, ok bool) {
-	v := at[key]
-	if v.IsAbsent() {
+// number returns a whole number of a limit, 0 for none.
+func (r *limitador) number(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, least int64) int64 {
+	if at[key].IsAbsent() {
 		r.Fail(limit, "a limit without "+suggest.Quoted(key), "add it")
-		return 0, false
+		return 0
 	}
-	n, err := strconv.ParseInt(v.Text(), 10, 64)
-	if err != nil || n < least {
-		r.Fail(v, suggest.Quoted(key)+" cannot be "+v.String(), fmt.Sprintf("want a whole number, %d or more", least))
-		return 0, false
-	}
-	return n, true
+	return r.reading.number(at[key], key, least)
 }
 
-// window sets how a limit is counted.
-func (r *limitador) window(l *limit, at map[string]*strictyaml.Value, requests, seconds int64) bool {
-	unit, multiplier := window(seconds)
+// window sets how a limit is counted. 0 seconds were reported.
+func (r *limitador) window(l *limit, at map[string]*strictyaml.Value, requests, seconds int64) {
+	unit, multiplier := window(max(seconds, 1))
 	l.spec = ratelimit.LimitSpec{
 		Requests: requests, Unit: unit, Multiplier: uint64(multiplier), Algorithm: bucket.SlidingWindow,
 	}
@@ -190,9 +178,7 @@ func (r *limitador) window(l *limit, at map[string]*strictyaml.Value, requests, 
 			where = at["max_value"]
 		}
 		r.Fail(where, err.Message, "write a smaller number")
-		return false
 	}
-	return true
 }
 
 // window returns seconds as a multiple of the longest unit that fits. Weeks, months and years are used alone only.
@@ -208,13 +194,4 @@ func window(seconds int64) (unit descriptors.Unit, multiplier int64) {
 		}
 	}
 	return descriptors.Second, seconds
-}
-
-// checkName reports a name that the headers of an answer cannot hold as it is, and changes it.
-func (r *limitador) checkName(l *limit, at *strictyaml.Value) bool {
-	if safe := safeName(l.name); safe != l.name {
-		r.Warn(at, "the name becomes "+suggest.Quoted(safe)+", because headers name the limit")
-		l.name = safe
-	}
-	return true
 }

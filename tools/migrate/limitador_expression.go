@@ -35,20 +35,11 @@ func entryOf(groups []string) entry {
 	return entry{index, groups[1] + groups[2] + groups[3] + groups[4]}
 }
 
-// conditions reads `conditions:`. It reports each condition without an equivalent.
-func (r *limitador) conditions(l *limit, v *strictyaml.Value) bool {
-	sound := true
-	for _, item := range r.texts(v, "conditions", &sound) {
-		sound = r.condition(l, item) && sound
-	}
-	return sound
-}
-
 // condition reads one condition: entries that equal texts, joined by &&.
-func (r *limitador) condition(l *limit, v *strictyaml.Value) bool {
-	for rest := v.Text(); ; {
+func (r *limitador) condition(l *limit, v *strictyaml.Value) {
+	for rest, joint := v.Text(), "&&"; joint != ""; {
 		var e entry
-		var value, joint string
+		var value string
 		groups := entryFirst.FindStringSubmatch(rest)
 		if groups != nil {
 			e, value, joint = entryOf(groups[1:6]), groups[6]+groups[7], groups[8]
@@ -56,85 +47,68 @@ func (r *limitador) condition(l *limit, v *strictyaml.Value) bool {
 			e, value, joint = entryOf(groups[3:8]), groups[1]+groups[2], groups[8]
 		} else {
 			r.Fail(v, "the condition "+suggest.Quoted(v.Text())+" has no equivalent", byHand(v.Text()))
-			return false
+			return
 		}
-		if !r.use(l, v, e) || !r.demand(l, v, e.key, value) {
-			return false
-		}
-		if joint == "" {
-			return true
-		}
+		r.use(l, v, e)
+		r.demand(l, v, e.key, value)
 		rest = rest[len(groups[0]):]
 	}
 }
 
 // use notes that a limit reads an entry.
-func (r *limitador) use(l *limit, v *strictyaml.Value, e entry) bool {
+func (r *limitador) use(l *limit, v *strictyaml.Value, e entry) {
 	switch {
 	case strings.Contains(e.key, "*") || e.key == "":
 		r.Fail(v, "a rule cannot name the key "+suggest.Quoted(e.key), "let Envoy send the entry under another key")
-		return false
 	case e.key == "descriptors" || e.key == "limit" || strings.HasPrefix(e.key, "limit."):
 		r.Fail(v, suggest.Quoted(e.key)+" is not an entry of a descriptor",
 			"write an entry, such as `descriptors[0]['user_id']`")
-		return false
 	case l.descriptor >= 0 && l.descriptor != e.descriptor:
 		r.Fail(v, fmt.Sprintf("this limit reads descriptors %d and %d, and a rule matches one", l.descriptor, e.descriptor),
 			"let Envoy send all entries of the limit in one descriptor")
-		return false
+	default:
+		l.descriptor = e.descriptor
+		l.keys = append(l.keys, e.key)
 	}
-	l.descriptor = e.descriptor
-	l.keys = append(l.keys, e.key)
-	return true
 }
 
 // demand notes the value that a condition demands.
-func (r *limitador) demand(l *limit, v *strictyaml.Value, key, value string) bool {
+func (r *limitador) demand(l *limit, v *strictyaml.Value, key, value string) {
 	first, known := l.equal[key]
 	switch {
 	case value == "":
 		r.Fail(v, "a rule cannot demand an empty value",
 			"let Envoy send the entry only if the value is empty: `header_value_match` of a route")
-		return false
 	case strings.Contains(value, "*"):
 		r.Fail(v, "a `*` in a value stands for any characters in a rule",
 			"let Envoy send another value for it: `header_value_match` of a route")
-		return false
 	case known && first != value:
 		r.Fail(v, suggest.Quoted(key)+" cannot be "+suggest.Quoted(first)+" and "+suggest.Quoted(value)+
 			": the limit never applies", "delete the limit, or write one limit for each value")
-		return false
+	default:
+		l.equal[key] = value
 	}
-	l.equal[key] = value
-	return true
 }
 
-// variables reads `variables:`.
-func (r *limitador) variables(l *limit, v *strictyaml.Value) bool {
-	sound := true
-	for _, item := range r.texts(v, "variables", &sound) {
-		groups := entryOnly.FindStringSubmatch(item.Text())
-		if groups == nil {
-			r.Fail(item, "the variable "+suggest.Quoted(item.Text())+" has no equivalent",
-				"a rule counts by entries as they are: let Envoy send the computed value as an entry")
-			sound = false
-			continue
-		}
-		sound = r.use(l, item, entryOf(groups[1:6])) && sound
+// variable reads one variable: an entry.
+func (r *limitador) variable(l *limit, v *strictyaml.Value) {
+	groups := entryOnly.FindStringSubmatch(v.Text())
+	if groups == nil {
+		r.Fail(v, "the variable "+suggest.Quoted(v.Text())+" has no equivalent",
+			"a rule counts by entries as they are: let Envoy send the computed value as an entry")
+		return
 	}
-	return sound
+	r.use(l, v, entryOf(groups[1:6]))
 }
 
-// texts returns the elements of a list of texts. It reports what is none, and sets sound to false.
-func (r *limitador) texts(v *strictyaml.Value, key string, sound *bool) (texts []*strictyaml.Value) {
+// texts returns the elements of a list of texts. It reports what is none.
+func (r *limitador) texts(v *strictyaml.Value, key string) (texts []*strictyaml.Value) {
 	if !v.IsAbsent() && !v.IsList() {
 		r.Fail(v, suggest.Quoted(key)+" is not a list: "+v.String(), "put it in brackets")
-		*sound = false
 	}
 	for _, item := range v.Items() {
 		if !item.IsText() {
 			r.Fail(item, "an element of "+suggest.Quoted(key)+" is not a text: "+item.String())
-			*sound = false
 			continue
 		}
 		texts = append(texts, item)

@@ -26,19 +26,19 @@ func TestLimitadorDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := descriptorOptions(string(archive.Comment))
+		given := descriptorOptions(string(archive.Comment))
 		for _, f := range archive.Files {
 			source := strictyaml.File{Name: f.Name, Content: f.Data}
-			c := Limitador(source, o)
+			c := Limitador(source, given)
 			if !strings.HasSuffix(f.Name, ".yaml") || c.Problems.HasErrors() {
 				continue
 			}
 			compared++
 			t.Run(path+"/"+f.Name, func(t *testing.T) {
-				r := &limitador{Document: strictyaml.Read(source, LimitadorKind()), limits: map[string][]*limit{}}
+				r := &limitador{reading: reading{Document: strictyaml.Read(source, LimitadorKind())}, limits: map[string][]*limit{}}
 				r.read()
 				for _, namespace := range r.namespaces {
-					synctest.Test(t, func(t *testing.T) { compareWithModel(t, c, namespace, r.limits[namespace], o) })
+					synctest.Test(t, func(t *testing.T) { compareWithModel(t, c, namespace, r.limits[namespace], given) })
 				}
 			})
 		}
@@ -48,7 +48,7 @@ func TestLimitadorDecides(t *testing.T) {
 	}
 }
 
-func compareWithModel(t *testing.T, c *Converted, namespace string, limits []*limit, o LimitadorOptions) {
+func compareWithModel(t *testing.T, c *Converted, namespace string, limits []*limit, given [][]string) {
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func compareWithModel(t *testing.T, c *Converted, namespace string, limits []*li
 	rules := ratelimit.NewRules(domains(c), ratelimit.RulesOptions{})
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Rules: func() *ratelimit.Rules { return rules }})
 
-	shapes := slices.Clone(o.Descriptors)
+	shapes := slices.Clone(given)
 	var keys, values []string
 	for _, l := range limits {
 		for _, key := range l.keys {
@@ -68,7 +68,7 @@ func compareWithModel(t *testing.T, c *Converted, namespace string, limits []*li
 		for _, value := range l.equal {
 			values = append(values, value)
 		}
-		if len(o.Descriptors) == 0 {
+		if len(given) == 0 {
 			shapes = append(shapes, l.keys)
 		}
 	}

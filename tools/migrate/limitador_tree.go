@@ -22,7 +22,7 @@ type tree struct {
 // assign gives each limit of one namespace a descriptor. It reports limits for which there is none.
 func (r *limitador) assign(limits []*limit) (trees []*tree) {
 	var left []*limit
-	if len(r.options.Descriptors) == 0 {
+	if len(r.given) == 0 {
 		left = r.assignAlone(limits, &trees)
 	} else {
 		left = r.assignGiven(limits, &trees)
@@ -65,7 +65,7 @@ func (r *limitador) assignAlone(limits []*limit, trees *[]*tree) (left []*limit)
 // assignGiven assigns limits to the given descriptors: first to those with exactly the entries that a limit reads, then
 // to those that have more. The other limits are returned.
 func (r *limitador) assignGiven(limits []*limit, trees *[]*tree) (left []*limit) {
-	for _, keys := range r.options.Descriptors {
+	for _, keys := range r.given {
 		*trees = append(*trees, &tree{keys: keys})
 	}
 	for _, exact := range []bool{true, false} {
@@ -86,10 +86,8 @@ func (r *limitador) assignGiven(limits []*limit, trees *[]*tree) (left []*limit)
 // takes reports whether a limit can be in a tree: the descriptor has its entries, and the limits of the tree read the
 // same ones. With exact, the descriptor has no other entries.
 func (t *tree) takes(l *limit, exact bool) bool {
-	for _, key := range l.keys {
-		if !slices.Contains(t.keys, key) {
-			return false
-		}
+	if slices.ContainsFunc(l.keys, func(key string) bool { return !slices.Contains(t.keys, key) }) {
+		return false
 	}
 	if exact {
 		return len(l.keys) == len(t.keys)
@@ -115,7 +113,7 @@ func (r *limitador) reportUnassigned(l *limit) {
 	case len(l.keys) == 0:
 		r.Fail(l.at, "this limit applies to every request of its namespace, and a rule needs an entry",
 			"let Envoy send one more descriptor with the entry generic_key, and add --descriptor generic_key")
-	case len(r.options.Descriptors) > 0:
+	case len(r.given) > 0:
 		r.Fail(l.at, "no free --descriptor has the entries "+suggest.List(l.keys, " and "),
 			"a descriptor matches one rule: let Envoy send one more, and add --descriptor "+keys)
 	case len(l.keys) > 1:

@@ -26,13 +26,13 @@ func TestLimitador(t *testing.T) {
 	})
 }
 
-func descriptorOptions(comment string) (o LimitadorOptions) {
+func descriptorOptions(comment string) (given [][]string) {
 	for line := range strings.Lines(comment) {
 		if keys, ok := strings.CutPrefix(strings.TrimSpace(line), "--descriptor "); ok {
-			o.Descriptors = append(o.Descriptors, strings.Split(keys, ","))
+			given = append(given, strings.Split(keys, ","))
 		}
 	}
-	return o
+	return given
 }
 
 // TestSpring reads each case of testdata/spring: NAME.yaml is an application.yml, NAME.want what it becomes. Lines
@@ -96,7 +96,7 @@ func shown(t *testing.T, c *Converted) string {
 func TestLimitadorPage(t *testing.T) {
 	text := testenv.RepoFile(t, "docs/migration/from-limitador.md")
 	source := strictyaml.File{Name: "limits.yaml", Content: []byte(block(t, text, "yml", "namespace:"))}
-	c := Limitador(source, LimitadorOptions{Descriptors: [][]string{{"req.method", "user_id"}, {"generic_key"}}})
+	c := Limitador(source, [][]string{{"req.method", "user_id"}, {"generic_key"}})
 	if len(c.Files) != 1 || len(c.Problems) > 0 {
 		t.Fatal(c.Problems)
 	}

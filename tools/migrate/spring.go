@@ -33,7 +33,7 @@ type SpringOptions struct {
 // Spring converts the routes of a configuration with the filter RequestRateLimiter and its RedisRateLimiter into a rule
 // file with a policy of ext_authz. The path of a route and the key of its KeyResolver choose the bucket.
 func Spring(f strictyaml.File, o SpringOptions) *Converted {
-	s := &spring{Document: strictyaml.Read(f, SpringKind()), options: o}
+	s := &spring{reading: reading{Document: strictyaml.Read(f, SpringKind())}, options: o}
 	if s.Root() != nil {
 		s.read()
 	}
@@ -59,7 +59,7 @@ func Spring(f strictyaml.File, o SpringOptions) *Converted {
 
 // spring reads one configuration.
 type spring struct {
-	*strictyaml.Document
+	reading
 	options SpringOptions
 	// gateway has the properties of the gateway: the current ones, or those before Spring Cloud Gateway 4.3.
 	gateway []string
@@ -120,22 +120,18 @@ func (s *spring) route(v *strictyaml.Value, byDefault *springLimiter) *springRou
 		s.Fail(v, "a route is a map, not "+v.String())
 		return nil
 	}
+	s.failed = false
 	r := &springRoute{at: v, id: find(v, "id").Text()}
-	own, count, ok := s.filters(find(v, "filters"), r.id)
+	own, count := s.filters(find(v, "filters"), r.id)
 	r.limiter = cmp.Or(own, byDefault)
-	lost := !ok || own == nil && s.lost
+	lost := s.failed || own == nil && s.lost
 	limited := r.limiter != nil || lost
 	if own != nil && byDefault != nil || count > 1 {
 		s.Fail(v, "this route has two filters RequestRateLimiter", "write the limits of the route by hand, as `limits`")
 		return nil
 	}
-	order := find(v, "order")
-	if !order.IsAbsent() {
-		if r.order, ok = s.number(order, "order", -1<<31); !ok {
-			return nil
-		}
-	}
-	if !s.predicates(r, find(v, "predicates"), limited) || lost {
+	r.order = s.optional(find(v, "order"), "order", -1<<31, 0)
+	if !s.predicates(r, find(v, "predicates"), limited) || lost || s.failed {
 		return nil
 	}
 	return r

@@ -1,9 +1,9 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -59,7 +59,8 @@ func (s *spring) emptyKey(e emptyKey, deny, status *strictyaml.Value) emptyKey {
 	}
 	code, ok := refusalStatus(status.Text())
 	if !ok {
-		s.Fail(status, "the status for an empty key cannot be "+status.String(), "want a status from 400 to 599, such as 403")
+		s.Document.Fail(status, "the status for an empty key cannot be "+status.String(),
+			"want a status from 400 to 599, such as 403")
 		return e
 	}
 	e.status = code
@@ -98,17 +99,18 @@ func (s *spring) checkEmpty() {
 // defaultLimiter returns the limiter of `default-filters`, nil for none.
 func (s *spring) defaultLimiter() *springLimiter {
 	list := s.property("defaultfilters")
-	l, count, ok := s.filters(list, "defaultFilters")
-	if s.lost = !ok || count > 1; count > 1 {
+	s.failed = false
+	l, count := s.filters(list, "defaultFilters")
+	if count > 1 {
 		s.Fail(list, "`default-filters` has two filters RequestRateLimiter", "write their limits by hand, as `limits`")
 	}
+	s.lost = s.failed
 	return l
 }
 
-// filters returns the limiter of a list of filters and the number of limiters in it. ok is false if one has no
-// equivalent. id is the name of the route in `redis-rate-limiter.config`.
-func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, count int, ok bool) {
-	ok = true
+// filters returns the limiter of a list of filters and the number of limiters in it. id is the name of the route in
+// `redis-rate-limiter.config`.
+func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, count int) {
 	for _, v := range list.Items() {
 		name, shortcut := v.Text(), false
 		if v.IsMap() {
@@ -122,20 +124,15 @@ func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, c
 		case shortcut:
 			s.Fail(v, "RequestRateLimiter has no shortcut form: Spring ignores these values",
 				"write it with `name:` and `args:` there, and convert again")
-			ok = false
 			continue
 		}
 		count++
-		if one := s.limiter(v, find(v, "args"), id); one != nil {
-			l = one
-			continue
-		}
-		ok = false
+		l = cmp.Or(s.limiter(v, find(v, "args"), id), l)
 	}
-	return l, count, ok
+	return l, count
 }
 
-// limiter reads one filter.
+// limiter reads one filter. It returns nil if the filter has no equivalent, which it reports.
 func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 	if bean := find(args, "ratelimiter"); !bean.IsAbsent() {
 		s.Fail(bean, "the rate limiter "+bean.String()+" is Java code, which this command cannot read",
@@ -160,14 +157,15 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 			"if a bean of Java code sets it, write the limit by hand: docs/migration/from-spring-cloud-gateway.md")
 		return nil
 	}
-	var sound [4]bool
-	l.rate, sound[0] = s.number(rate, "replenishRate", 1)
-	l.burst, sound[1] = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
-	l.tokens, sound[2] = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
-	sound[3] = l.burst == 0 || s.checkLimit(l, rate)
+	l.rate = s.number(rate, "replenishRate", 1)
+	l.burst = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
+	l.tokens = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
+	if l.burst > 0 {
+		s.checkLimit(l, rate)
+	}
 	l.empty, l.denied = s.answers(args)
 	l.key = s.resolver(find(args, "keyresolver"))
-	if slices.Contains(sound[:], false) {
+	if s.failed {
 		return nil
 	}
 	return l
@@ -186,16 +184,13 @@ func (s *spring) answers(args *strictyaml.Value) (empty emptyKey, denied int) {
 }
 
 // checkLimit reports a limit that cannot be counted.
-func (s *spring) checkLimit(l *springLimiter, at *strictyaml.Value) bool {
-	_, err := l.spec().Bucket()
-	if err != nil {
+func (s *spring) checkLimit(l *springLimiter, at *strictyaml.Value) {
+	if _, err := l.spec().Bucket(); err != nil {
 		s.Fail(at, err.Message, "write smaller numbers")
-	}
-	if l.tokens > l.burst && err == nil {
+	} else if l.tokens > l.burst {
 		s.Warn(l.at, fmt.Sprintf("a request costs %d tokens and the bucket has %d: every request is denied, as in Spring",
 			l.tokens, l.burst))
 	}
-	return err == nil
 }
 
 // spec returns the limit. A bucket without capacity denies everything.
@@ -209,24 +204,10 @@ func (l *springLimiter) spec() ratelimit.LimitSpec {
 	return spec
 }
 
-// number reads a whole number.
-func (s *spring) number(v *strictyaml.Value, name string, least int64) (int64, bool) {
-	n, err := strconv.ParseInt(v.Text(), 10, 64)
-	switch {
-	case strings.Contains(v.Text(), "${"):
-		s.Fail(v, suggest.Quoted(name)+" is the placeholder "+v.String(), "write the number that it stands for")
-		return 0, false
-	case err != nil || n < least:
-		s.Fail(v, suggest.Quoted(name)+" cannot be "+v.String(), fmt.Sprintf("want a whole number, %d or more", least))
-		return 0, false
-	}
-	return n, true
-}
-
 // optional reads a whole number that has a default.
-func (s *spring) optional(v *strictyaml.Value, name string, least, standard int64) (int64, bool) {
+func (s *spring) optional(v *strictyaml.Value, name string, least, standard int64) int64 {
 	if v.IsAbsent() {
-		return standard, true
+		return standard
 	}
 	return s.number(v, name, least)
 }
@@ -235,7 +216,7 @@ func (s *spring) optional(v *strictyaml.Value, name string, least, standard int6
 func (s *spring) boolean(v *strictyaml.Value, name string, standard bool) bool {
 	b, err := strconv.ParseBool(strings.ToLower(v.Text()))
 	if err != nil {
-		s.Fail(v, suggest.Quoted(name)+" cannot be "+v.String(), "want `true` or `false`")
+		s.Document.Fail(v, suggest.Quoted(name)+" cannot be "+v.String(), "want `true` or `false`")
 		return standard
 	}
 	return b

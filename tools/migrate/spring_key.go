@@ -25,22 +25,18 @@ func owner() SpringKey {
 
 // ParseSpringKey reads owner, address, header:NAME or query:NAME.
 func ParseSpringKey(text string) (SpringKey, error) {
-	kind, name, named := strings.Cut(text, ":")
+	kind, name, _ := strings.Cut(text, ":")
 	switch {
 	case text == "owner":
 		return owner(), nil
 	case text == "address":
 		return SpringKey{Source: kind, Action: "remote_address:", Entry: "remote_address"}, nil
-	case kind == "header" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
-		return SpringKey{
-			Source: kind, Name: name,
-			Action: fmt.Sprintf("request_headers: { header: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
-		}, nil
-	case kind == "query" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
-		return SpringKey{
-			Source: kind, Name: name,
-			Action: fmt.Sprintf("query_parameter: { parameter: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
-		}, nil
+	case (kind == "header" || kind == "query") && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
+		action := "request_headers: { header: %s, key: %[1]s }"
+		if kind == "query" {
+			action = "query_parameter: { parameter: %s, key: %[1]s }"
+		}
+		return SpringKey{Source: kind, Name: name, Action: fmt.Sprintf(action, scalar(name)), Entry: name}, nil
 	}
 	return SpringKey{}, fmt.Errorf("want owner, address, header:NAME or query:NAME")
 }
@@ -56,7 +52,7 @@ func (s *spring) resolver(v *strictyaml.Value) SpringKey {
 	if !v.IsAbsent() {
 		groups := beanReference.FindStringSubmatch(v.Text())
 		if groups == nil {
-			s.Fail(v, "the key resolver "+v.String()+" is no bean", "write a bean, such as `#{@userKeyResolver}`")
+			s.Document.Fail(v, "the key resolver "+v.String()+" is no bean", "write a bean, such as `#{@userKeyResolver}`")
 			return owner()
 		}
 		bean = groups[1]

@@ -35,7 +35,7 @@ func page(t *testing.T) strictyaml.File {
 // buckets once a second, so time goes on by whole seconds.
 func TestSpringDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &spring{Document: strictyaml.Read(page(t), SpringKind())}
+		s := &spring{reading: reading{Document: strictyaml.Read(page(t), SpringKind())}}
 		s.read()
 		compiled := ratelimit.NewRules(domains(Spring(page(t), SpringOptions{Domain: "gateway"})), ratelimit.RulesOptions{})
 		store, err := memstore.New(memstore.Config{})

@@ -24,7 +24,7 @@ func pictures() (map[string]string, error) {
 	report, err := figures.Latest()
 	return map[string]string{
 		"algorithms.svg":  algorithms(),
-		"data-flow.svg":   strings.Replace(dataFlow, "STYLE", style, 1),
+		"data-flow.svg":   strings.Replace(dataFlow, "STYLE", "\n"+style, 1),
 		"growth.svg":      growth(report),
 		"performance.svg": performance(report),
 	}, err

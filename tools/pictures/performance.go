@@ -53,7 +53,7 @@ func performance(report figures.Report) string {
 
 // bar draws a horizontal bar with its value at the end.
 func (s *svg) bar(x, y, length float64, value string) {
-	s.rect(x, y, max(length, 1), 12, "bar", 2)
+	s.printf(`<rect class="bar" x="%s" y="%s" width="%s" height="12" rx="2"/>`, num(x), num(y), num(max(length, 1)))
 	s.text(x+length+6, y+10, "small", value)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/xml"
 	"fmt"
 	"strconv"
@@ -16,49 +17,9 @@ type svg struct{ b strings.Builder }
 // style sets all colours by class. A picture in a README is an image: the page's style sheet and scripts do not
 // apply, but prefers-color-scheme does. The picture has its own background, because the page's colours may differ
 // from that preference.
-const style = `
-text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
-.small { font-size: 12px }
-.title { font-size: 16px; font-weight: 600 }
-.name { font-weight: 600 }
-.code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }
-.figure { font-size: 18px; font-weight: 600 }
-.dim { fill: #59636e }
-.middle { text-anchor: middle }
-.end { text-anchor: end }
-.paper { fill: #ffffff; stroke: #d1d9e0 }
-.box { fill: #f6f8fa; stroke: #818b98 }
-.inner { fill: #ffffff; stroke: #818b98 }
-.rule { stroke: #d1d9e0; fill: none }
-.edge { stroke: #818b98; fill: none; stroke-dasharray: 3 3 }
-.way { stroke: #0969da; fill: none; stroke-width: 1.5 }
-.tip { fill: #0969da }
-.area { fill: #0969da; fill-opacity: .18 }
-.used { fill: none; stroke: #0969da; stroke-width: 1.5; stroke-linejoin: round }
-.passed { stroke: #1a7f37; stroke-width: 5 }
-.denied { stroke: #d1242f; stroke-opacity: .55; stroke-width: 3 }
-.leaves { fill: none; stroke: #1a7f37; stroke-width: 1.5 }
-.bar { fill: #0969da; fill-opacity: .7 }
-.bad { fill: #b3261e }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 }
-.dim { fill: #9da7b3 }
-.paper { fill: #0d1117; stroke: #3d444d }
-.box { fill: #151b23; stroke: #656c76 }
-.inner { fill: #0d1117; stroke: #656c76 }
-.rule { stroke: #3d444d }
-.edge { stroke: #656c76 }
-.way { stroke: #4493f8 }
-.tip { fill: #4493f8 }
-.area { fill: #4493f8 }
-.used { stroke: #4493f8 }
-.passed { stroke: #3fb950 }
-.denied { stroke: #f85149 }
-.leaves { stroke: #3fb950 }
-.bar { fill: #4493f8 }
-.bad { fill: #ff8e87 }
-}
-`
+//
+//go:embed style.css
+var style string
 
 // newSVG begins a picture. A screen reader reads out the title and the description.
 func newSVG(height int, title, description string) *svg {
@@ -67,7 +28,7 @@ func newSVG(height int, title, description string) *svg {
 		`role="img" aria-labelledby="title desc">`, width, height, width, height)
 	s.printf(`<title id="title">%s</title>`, escape(title))
 	s.printf(`<desc id="desc">%s</desc>`, escape(description))
-	s.printf(`<style>%s</style>`, style)
+	s.printf("<style>\n%s</style>", style)
 	s.printf(`<rect class="paper" x="0.5" y="0.5" width="%d" height="%d" rx="8"/>`, width-1, height-1)
 	return s
 }
@@ -79,11 +40,6 @@ func (s *svg) printf(format string, args ...any) { fmt.Fprintf(&s.b, format+"\n"
 
 func (s *svg) text(x, y float64, class, text string) {
 	s.printf(`<text class="%s" x="%s" y="%s">%s</text>`, class, num(x), num(y), escape(text))
-}
-
-func (s *svg) rect(x, y, w, h float64, class string, radius float64) {
-	s.printf(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`,
-		class, num(x), num(y), num(w), num(h), num(radius))
 }
 
 func (s *svg) line(x1, y1, x2, y2 float64, class string) {

@@ -65,12 +65,12 @@ const callTimeout = 5 * time.Second
 func Compare(ctx context.Context, cfg Config, requests []*Request) (*Report, error) {
 	older, err := dial(cfg.Old)
 	if err != nil {
-		return newReport(), err
+		return new(Report), err
 	}
 	defer older.close()
 	newer, err := dial(cfg.New)
 	if err != nil {
-		return newReport(), err
+		return new(Report), err
 	}
 	defer newer.close()
 	judge := newJudge(cfg)
@@ -79,14 +79,12 @@ func Compare(ctx context.Context, cfg Config, requests []*Request) (*Report, err
 	return report, err
 }
 
-func newReport() *Report { return &Report{Differences: []Difference{}} }
-
 // replay sends requests to both services, one after the other, and reports what the judge finds in their answers.
 func replay[Request, Answer any](ctx context.Context, requests []Request,
 	older, newer func(context.Context, Request) (Answer, error),
 	judge func(number int, r Request, older, newer Answer) []Difference, progress func(sent int),
 ) (*Report, error) {
-	report := newReport()
+	report := &Report{Differences: []Difference{}}
 	for i, r := range requests {
 		before, err := older(ctx, r)
 		if err != nil {

@@ -27,8 +27,6 @@ type HTTPConfig struct {
 // of the answers. It ends early with an error as Compare does.
 func CompareHTTP(ctx context.Context, cfg HTTPConfig, requests []*HTTPRequest) (*Report, error) {
 	older, newer := newGateway(cfg.Old), newGateway(cfg.New)
-	defer older.close()
-	defer newer.close()
 	return replay(ctx, requests, older.call, newer.call, newHTTPJudge(cfg.Gateway).compare, cfg.Progress)
 }
 
@@ -51,8 +49,6 @@ func newGateway(address string) *gateway {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
-
-func (g *gateway) close() { g.client.CloseIdleConnections() }
 
 // httpAnswer is the answer of a gateway.
 type httpAnswer struct {

@@ -42,7 +42,8 @@ func newJudge(cfg Config) *judge {
 		if j.wildcards[d.Name] == nil {
 			j.wildcards[d.Name] = new(wildcards)
 		}
-		j.wildcards[d.Name].add(d.Descriptors)
+		grow(&j.wildcards[d.Name].byFile, d.Descriptors, descriptors.FileOrder)
+		grow(&j.wildcards[d.Name].bySpecific, d.Descriptors, descriptors.MostSpecific)
 	}
 	return j
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -108,7 +109,7 @@ func generate(requests []*Request, domain string, above []*commonv3.RateLimitDes
 
 // costs returns the hits of requests that use up the smallest of limits, and of two more. 0 stands for one hit.
 func costs(limits []ratelimit.Limit) []uint32 {
-	smallest := int64(-1)
+	smallest := int64(math.MaxInt64)
 	for _, l := range limits {
 		if l.Unlimited {
 			continue
@@ -117,16 +118,14 @@ func costs(limits []ratelimit.Limit) []uint32 {
 		if l.Requests != nil {
 			n = *l.Requests
 		}
-		if l.Burst > 0 && l.Burst < n {
-			n = l.Burst
+		if l.Burst > 0 {
+			n = min(n, l.Burst)
 		}
-		if smallest < 0 || n < smallest {
-			smallest = n
-		}
+		smallest = min(smallest, n)
 	}
 	const few = 4
 	switch {
-	case smallest < 0:
+	case smallest == math.MaxInt64:
 		return []uint32{0} // no limit
 	case smallest <= few:
 		return make([]uint32, smallest+2)

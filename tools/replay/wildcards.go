@@ -13,11 +13,6 @@ type wildcards struct {
 	byFile, bySpecific descriptors.Tree[*ratelimit.Node]
 }
 
-func (w *wildcards) add(nodes []ratelimit.Node) {
-	grow(&w.byFile, nodes, descriptors.FileOrder)
-	grow(&w.bySpecific, nodes, descriptors.MostSpecific)
-}
-
 func grow(parent *descriptors.Tree[*ratelimit.Node], nodes []ratelimit.Node, order descriptors.WildcardOrder) {
 	for i := range nodes {
 		n := &nodes[i]

@@ -102,7 +102,8 @@ func (v *Verifier) lookUp(kind credential.Kind, token string) (id cacheKey, iden
 	if id.by = v.validator(kind); id.by == nil {
 		return id, identity, false
 	}
-	id.token = digest(token)
+	var onStack [1 << 10]byte // most tokens fit, so this allocates nothing
+	id.token = sha256.Sum256(append(onStack[:0], token...))
 	now := v.cfg.Now()
 	if keys := id.by.source.keys(now); keys != nil {
 		identity, known = v.cache.get(id, keys.version, now)
@@ -118,12 +119,6 @@ func (v *Verifier) validator(kind credential.Kind) *validator {
 		return val
 	}
 	return p.before[issuer]
-}
-
-// digest returns the hash of a token for the cache.
-func digest(token string) [sha256.Size]byte {
-	var onStack [1 << 10]byte // most tokens fit, so this allocates nothing
-	return sha256.Sum256(append(onStack[:0], token...))
 }
 
 // verify checks a token that is not in the cache.

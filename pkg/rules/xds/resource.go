@@ -246,11 +246,8 @@ func (r *reader) metadata(n *ratelimit.Node, msg string, before int) error {
 	if n.Metadata == nil {
 		n.Metadata = map[string]any{}
 	}
-	if err := wire.ReadStruct(msg, n.Metadata); err != nil {
-		return err
-	}
-	if depth(n.Metadata) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
-		return errors.New("`metadata` is nested too deeply")
+	if wire.ReadStruct(msg, n.Metadata) != nil || depth(n.Metadata) >= wire.MaxDepth {
+		return errors.New("`metadata` is nested too deeply, or has a text that is not UTF-8")
 	}
 	return nil
 }

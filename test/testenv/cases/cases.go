@@ -60,27 +60,25 @@ func Write(t *testing.T, path string, archive *txtar.Archive) {
 
 // Set replaces a file of an archive, or inserts it after another file.
 func Set(archive *txtar.Archive, after, name, content string) {
-	index := func(name string) int {
-		return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == name })
-	}
 	file := txtar.File{Name: name, Data: []byte(content)}
-	if i := index(name); i >= 0 {
+	if i := index(archive, name); i >= 0 {
 		archive.Files[i] = file
 		return
 	}
-	archive.Files = slices.Insert(archive.Files, index(after)+1, file)
+	archive.Files = slices.Insert(archive.Files, index(archive, after)+1, file)
+}
+
+func index(archive *txtar.Archive, name string) int {
+	return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == name })
 }
 
 // Check compares the output for an input with a file of an archive.
 func Check(t *testing.T, archive *txtar.Archive, name string, input []byte, got string) {
 	t.Helper()
-	for _, f := range archive.Files {
-		if f.Name == name {
-			if diff := cmp.Diff(string(f.Data), got); diff != "" {
-				t.Errorf("%s\nwant (-) and got (+):\n%s", input, diff)
-			}
-			return
-		}
+	i := index(archive, name)
+	if i < 0 {
+		t.Errorf("no %s: run the test with -update and review the file that it writes", name)
+	} else if diff := cmp.Diff(string(archive.Files[i].Data), got); diff != "" {
+		t.Errorf("%s\nwant (-) and got (+):\n%s", input, diff)
 	}
-	t.Errorf("no %s: run the test with -update and review the file that it writes", name)
 }

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/tools/loadgen"
@@ -63,15 +64,9 @@ var columns = []column{
 }
 
 func (t *Table) markdown(b *strings.Builder) {
-	var shown []column
-	for _, c := range columns {
-		for _, r := range t.Rows {
-			if c.cell(r) != "" {
-				shown = append(shown, c)
-				break
-			}
-		}
-	}
+	shown := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.cell(r) != "" })
+	})
 	fmt.Fprintf(b, "| **%s** |", t.Title)
 	for _, c := range shown {
 		fmt.Fprintf(b, " %s |", c.title)
