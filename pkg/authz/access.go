@@ -23,10 +23,7 @@ func (p *policy) rule(r *Request, host, path string) *accessRule {
 	if len(p.access) == 0 {
 		return &anyAccess
 	}
-	other, slash := strings.CutSuffix(path, "/")
-	if !slash {
-		other += "/"
-	}
+	other := otherEnd(path)
 	for i := range p.access {
 		if a := &p.access[i]; a.match(r, host, path, other) {
 			return a
@@ -47,6 +44,14 @@ func (a *accessRule) match(r *Request, host, path, other string) bool {
 	return (len(a.Methods) == 0 || slices.ContainsFunc(a.Methods, byMethod)) &&
 		(len(a.Hosts) == 0 || slices.ContainsFunc(a.Hosts, byHost)) &&
 		(a.path.match(path) || a.Require != Open && a.path.match(other))
+}
+
+// otherEnd returns the path without its slash at the end, or with one if it has none.
+func otherEnd(path string) string {
+	if without, ok := strings.CutSuffix(path, "/"); ok {
+		return without
+	}
+	return path + "/"
 }
 
 // preflight reports whether this is a CORS preflight. Browsers send it without credentials (WHATWG Fetch).
