@@ -23,7 +23,12 @@ func (p *plain) Start(_ context.Context, requests []bucket.Request, outcomes []b
 	for i, r := range requests {
 		loaded := make([]bucket.Loaded, len(r.Takes))
 		for k, t := range r.Takes {
-			loaded[k].State = p.buckets[t.Key]
+			state := p.buckets[t.Key]
+			loaded[k].State = state.Clone() // a decision changes it in place
+		}
+		if r.Dry {
+			r.DecideDry(time.Now().UnixMicro(), loaded, &outcomes[i])
+			continue
 		}
 		r.Decide(time.Now().UnixMicro(), loaded, &outcomes[i])
 		for k, t := range r.Takes {
