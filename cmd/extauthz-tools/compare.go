@@ -201,8 +201,8 @@ type comparison struct {
 	OK bool `json:"ok"` // all differences are listed, and the rules or routes have no mistakes
 	*replay.Report
 	// Error is why it ended early.
-	Error    string                `json:"error,omitempty"`
-	Problems []command.ProblemJSON `json:"problems"`
+	Error    string         `json:"error,omitempty"`
+	Problems rules.Problems `json:"problems"`
 }
 
 // sampleWord returns a value that no client sends.
@@ -218,7 +218,7 @@ func compareSample[R any](ctx context.Context, p *program, s *services, problems
 	if err != nil {
 		return err
 	}
-	c := &comparison{Report: new(replay.Report), Problems: command.ProblemsOf(problems)}
+	c := &comparison{Report: new(replay.Report), Problems: append(rules.Problems{}, problems...)}
 	if len(requests) == 0 {
 		err = errors.New("there are no rules to make requests from")
 	} else {

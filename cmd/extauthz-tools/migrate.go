@@ -55,12 +55,12 @@ type convertedFile struct {
 
 // conversionResult is the result of a conversion as -o json prints it.
 type conversionResult struct {
-	OK       bool                  `json:"ok"` // everything was converted
-	Files    []convertedFile       `json:"files"`
-	Settings []string              `json:"settings,omitempty"`
-	Routes   string                `json:"envoy_routes,omitempty"`
-	Notes    []string              `json:"notes,omitempty"`
-	Problems []command.ProblemJSON `json:"problems"`
+	OK       bool                `json:"ok"` // everything was converted
+	Files    []convertedFile     `json:"files"`
+	Settings []string            `json:"settings,omitempty"`
+	Routes   string              `json:"envoy_routes,omitempty"`
+	Notes    []string            `json:"notes,omitempty"`
+	Problems strictyaml.Problems `json:"problems"`
 }
 
 // finish writes or prints what was converted. It returns command.ErrReported if a part could not be converted.
@@ -73,7 +73,7 @@ func (p *program) finish(c *migrate.Converted, flags conversion) error {
 	}
 	if flags.output.Word == "json" {
 		result := conversionResult{OK: ok, Files: []convertedFile{}, Settings: c.Settings, Routes: c.Routes, Notes: c.Notes,
-			Problems: command.ProblemsOf(c.Problems)}
+			Problems: append(strictyaml.Problems{}, c.Problems...)}
 		for _, f := range c.Files {
 			result.Files = append(result.Files, convertedFile{f.Name, string(f.Content)})
 		}

@@ -96,10 +96,10 @@ func (f variableFlags) read() (map[string]string, error) {
 
 // migration is the result of extauthz-tools migrate ratelimit, as -o json prints it.
 type migration struct {
-	OK       bool                  `json:"ok"` // the service starts
-	Settings []migrate.Setting     `json:"settings"`
-	Problems []command.ProblemJSON `json:"problems"`
-	Changes  []migrate.Change      `json:"changes"`
+	OK       bool              `json:"ok"` // the service starts
+	Settings []migrate.Setting `json:"settings"`
+	Problems rules.Problems    `json:"problems"`
+	Changes  []migrate.Change  `json:"changes"`
 
 	set    rules.Set
 	found  rules.Problems
@@ -112,7 +112,7 @@ func (p *program) migration(env map[string]string, paths []string) *migration {
 	variables, s := migrate.Settings(env)
 	m.Settings = append([]migrate.Setting{}, variables...)
 	m.set, m.found = file.Check(paths, p.Stdin, service.RuleConfig(s))
-	m.Problems = command.ProblemsOf(m.found)
+	m.Problems = append(rules.Problems{}, m.found...)
 	m.strict = s.Limits.Compatibility == "strict"
 	m.Changes = append(m.Changes, migrate.Ratelimit(m.set.Domains, migrate.RatelimitOptions{
 		Strict:           m.strict,

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // Format is the value of --output, one of its words.
@@ -56,24 +54,4 @@ func PrintJSON(w io.Writer, v any) error {
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
 	return out.Encode(v)
-}
-
-// ProblemJSON is a strictyaml.Problem as -o json prints it.
-type ProblemJSON struct {
-	File     string   `json:"file"`
-	Line     int      `json:"line,omitempty"`
-	Column   int      `json:"column,omitempty"`
-	Length   int      `json:"length,omitempty"`
-	Severity string   `json:"severity"`
-	Message  string   `json:"message"`
-	Hints    []string `json:"hints,omitempty"`
-}
-
-// ProblemsOf returns problems as -o json prints them.
-func ProblemsOf(problems rules.Problems) []ProblemJSON {
-	list := []ProblemJSON{}
-	for _, p := range problems {
-		list = append(list, ProblemJSON{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
-	}
-	return list
 }

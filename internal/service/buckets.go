@@ -73,11 +73,10 @@ func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *r
 		}
 		return nil, errors.New("the rule that matches is unlimited, so it has no buckets")
 	}
-	cfg, err := bucketsConfig(s, files)
+	cfg, err := RedisConfig(s)
 	if err != nil {
 		return nil, err
 	}
-	redisstore.Log(log) // the command prints its error
 	cfg.Timeout = bucketsPatience
 	store, err := redisstore.New(cfg)
 	if err != nil {
@@ -91,6 +90,14 @@ func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *r
 		return nil, err
 	}
 	return resetAll(ctx, store, found, reset)
+}
+
+// RedisConfig returns how a command reaches the Redis, or the two, of the settings. It switches off the log of the
+// client library, because the command prints the errors.
+func RedisConfig(s *settings.Settings) (redisstore.Config, error) {
+	log := slog.New(slog.DiscardHandler)
+	redisstore.Log(log)
+	return bucketsConfig(s, newCertificates(log))
 }
 
 // resetAll shows the buckets that exist, or those of requests and active limits, and empties them.

@@ -10,29 +10,37 @@ import (
 
 // Problem is one mistake in a file, or a failure to read it.
 type Problem struct {
+	// ID names the kind of the problem, "" for a mistake in a file of this project.
+	ID string `json:"id,omitempty"`
 	// File is the name of the file or directory.
-	File string
+	File string `json:"file"`
 	// Line and Column count from 1, in characters. Both are 0 for a problem of the whole file.
-	Line, Column int
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
 	// Length is how many characters from Column on are wrong.
-	Length int
+	Length int `json:"length,omitempty"`
 	// Warning means that the file can still be used. A file with an error is not used.
-	Warning bool
+	Warning Warning `json:"severity"`
 	// Message describes the mistake in one line.
-	Message string
+	Message string `json:"message"`
 	// Hints describe what was expected and the fix, one line each.
-	Hints []string
+	Hints []string `json:"hints,omitempty"`
 	// Source is the line of the file without its line break, empty for a problem of the whole file.
-	Source string
+	Source string `json:"-"`
 }
 
-// Severity returns the word before the message: "error" or "warning".
-func (p Problem) Severity() string {
-	if p.Warning {
+// Warning is the severity of a problem: true for "warning", false for "error".
+type Warning bool
+
+func (w Warning) String() string {
+	if w {
 		return "warning"
 	}
 	return "error"
 }
+
+// MarshalText implements encoding.TextMarshaler.
+func (w Warning) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // String returns the problem as a text: position and message, the line with the place marked, and the hints.
 func (p Problem) String() string {
@@ -41,7 +49,11 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
 	}
-	fmt.Fprintf(&b, ": %s: %s\n", p.Severity(), p.Message)
+	fmt.Fprintf(&b, ": %s: %s", p.Warning, p.Message)
+	if p.ID != "" {
+		fmt.Fprintf(&b, " [%s]", p.ID)
+	}
+	b.WriteByte('\n')
 	if p.Line > 0 {
 		text, marks := excerpt(p.Source, p.Column, p.Length)
 		fmt.Fprintf(&b, "%5d | %s\n", p.Line, text)
@@ -58,7 +70,7 @@ type Problems []Problem
 
 // HasErrors reports whether one of the problems is an error.
 func (ps Problems) HasErrors() bool {
-	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
+	return slices.ContainsFunc(ps, func(p Problem) bool { return !bool(p.Warning) })
 }
 
 // Err returns the problems as an error, nil if all are warnings.

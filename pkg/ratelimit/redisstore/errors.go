@@ -136,13 +136,18 @@ func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotCon
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
 	"+hget +hscan +hlen +hstrlen"
 
+// ACL returns the command that gives a Redis user the rights that it needs. Keys begin with the prefix.
+func ACL(prefix string) string {
+	return "ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions
+}
+
 // LoginHelp returns how to set up the Redis user if an error of Ping is about it, else "". Keys begin with the prefix.
 func LoginHelp(err error, prefix string) string {
 	about := []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command"}
 	if !slices.ContainsFunc(about, func(word string) bool { return strings.Contains(err.Error(), word) }) {
 		return ""
 	}
-	return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
+	return "the user needs " + ACL(prefix) +
 		"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
 		"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master &+selected-slave"
 }

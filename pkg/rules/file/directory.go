@@ -68,7 +68,7 @@ func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 	}
 	if s.empty = len(s.files) == 0 && !s.problems.HasErrors(); s.empty {
 		s.problems = append(s.problems, strictyaml.Problem{
-			File: dir, Message: "no rule files in this directory", Warning: cfg.AllowEmpty,
+			File: dir, Message: "no rule files in this directory", Warning: strictyaml.Warning(cfg.AllowEmpty),
 			Hints: []string{"add a file that begins with `domain: <name>`"},
 		})
 	}
@@ -88,7 +88,7 @@ func (s snapshot) generation() string {
 		write(f.Name, f.Content)
 	}
 	for i, p := range s.problems {
-		if !p.Warning || s.empty && i == len(s.problems)-1 {
+		if !bool(p.Warning) || s.empty && i == len(s.problems)-1 {
 			write(p.File, []byte(p.Message))
 		}
 	}

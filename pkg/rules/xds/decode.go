@@ -97,7 +97,7 @@ func checkNames(resources []*resource) (problems rules.Problems) {
 // problem returns a mistake in the resource as a problem.
 func (res *resource) problem(m ratelimit.Mistake) strictyaml.Problem {
 	p := problem(res.label, m.Path, m.Message, slices.DeleteFunc(m.Hints, func(hint string) bool { return hint == "" })...)
-	p.Warning = m.Warning
+	p.Warning = strictyaml.Warning(m.Warning)
 	if at := res.touched[descriptorPath.FindString(m.Path)]; at != "" {
 		p.Hints = append(p.Hints, "the overlay changes this descriptor at "+at)
 	}
