@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 		stdout, stderr string
 	}{
 		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want buckets, check, client, ` +
-			"echo, explain, health, keys, schema, serve, settings, version or --help"},
+			"doctor, echo, explain, health, keys, schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
@@ -60,6 +60,17 @@ func TestCommands(t *testing.T) {
 		{args: "check --keys " + dir + "/none " + good, code: 1, stderr: "check: --keys: open " + dir + "/none: no such "},
 		{args: "check --envoy " + dir + "/none ../../internal/service/sample", code: 1, stdout: dir +
 			"/none: error: read configuration of Envoy: no such file"},
+		{args: "check --envoy http://ann:swordfish@127.0.0.1:1/ ../../internal/service/sample", code: 1,
+			stdout: "http://127.0.0.1:1: error: cannot read the configuration of Envoy: dial tcp 127.0.0.1:1: connect: "},
+		{args: "check --envoy http://ann:swordfish%zz@a ../../internal/service/sample", code: 1,
+			stdout: "--envoy: error: cannot read the configuration of Envoy: want a URL such as http://127.0.0.1:9901 "},
+		{args: "doctor rules", code: 2, stderr: "doctor: nothing to examine: want --envoy URL or --redis URL, or REDIS_URL"},
+		{args: "doctor --envoy envoy.yaml " + good, code: 2, stderr: `doctor: --envoy "envoy.yaml": want a URL such as `},
+		{args: "doctor --envoy http://127.0.0.1:1", code: 2, stderr: "there is no file or directory /srv/runtime_data/"},
+		{args: "doctor --envoy http://127.0.0.1:1 " + bad, code: 2, stdout: "did you mean `rate_limit`?"},
+		{args: "doctor --envoy http://127.0.0.1:1 " + good, code: 2, stdout: "127.0.0.1:1: error: cannot read the "},
+		{args: "doctor --redis redis://ann:swordfish@127.0.0.1:1 " + good, code: 2, stdout: "redis://127.0.0.1:1: error: "},
+		{args: "doctor --redis redis://ann:sword@fish@a:b:c " + good, code: 2, stdout: "REDIS_URL: error: cannot ask "},
 		{args: "check --envoy ../../internal/service/sample ../../internal/service/sample", code: 1,
 			stdout: "sample: error: this is not a regular file"},
 		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1,
@@ -127,10 +138,23 @@ func TestCommands(t *testing.T) {
 			if code := run(t, nil, c.args, "", &stdout, &stderr); code != c.code {
 				t.Errorf("exit code %d, want %d\n%s%s", code, c.code, &stdout, &stderr)
 			}
+			if strings.Contains(stdout.String()+stderr.String(), "fish") {
+				t.Errorf("a password in\n%s%s", &stdout, &stderr)
+			}
 			if !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
 				t.Errorf("want %q and %q in\n%s\n%s", c.stdout, c.stderr, &stdout, &stderr)
 			}
 		})
+	}
+}
+
+// TestWorking says on a terminal what takes long, and removes it.
+func TestWorking(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	p := &program{command.Program{Stdout: &stdout, Stderr: &stderr, Terminal: true}}
+	if code := p.run([]string{"doctor", "--envoy", "http://127.0.0.1:1", "../../internal/service/sample"}); code != 2 ||
+		stderr.String() != "reading the configuration and the counters of Envoy …\r\x1b[K" {
+		t.Errorf("exit code %d, want 2; on the terminal:\n%q", code, &stderr)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/doctor"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -47,7 +48,10 @@ func (p *program) health() *cobra.Command {
 		case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 			return command.Usage("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)
 		}
-		return p.reportHealth(service.ProbeHTTP(c.Context(), *address, *timeout), output)
+		if _, err = doctor.Get(c.Context(), *address, *timeout, 0); err != nil {
+			err = fmt.Errorf("GET %s: %w", *address, err)
+		}
+		return p.reportHealth(err, output)
 	}
 	return c
 }

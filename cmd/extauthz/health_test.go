@@ -114,7 +114,7 @@ func TestHealth(t *testing.T) {
 			`/starting: 500 Internal Server Error "not ready", want 200`},
 		"HTTP, elsewhere": {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
 		"HTTP, wrong port": {nil, "--http http://127.0.0.1:" + freePort, 1,
-			"connection refused: check that the service runs and that the URL is right"},
+			"connection refused: check that it runs and that the URL is right"},
 		"HTTP, silence": {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 		}
 		cfg := service.RuleConfig(s)
 		cfg.MergeDomains = *merge
-		result := checkRules([]string{*dir}, p.Stdin, cfg, compared{})
+		result := checkRules([]string{*dir}, p.Stdin, cfg, 0)
 		result.print(p.Stdout, p.Stderr)
 		if !result.OK {
 			return command.ErrReported

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/extauthz/extauthz/internal/doctor"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/commands"
@@ -15,6 +16,7 @@ import (
 // writes the pages.
 func TestReference(t *testing.T) {
 	testenv.CheckPage(t, "docs/reference/settings.md", settingsTables(t), *update)
+	testenv.CheckPage(t, "docs/reference/findings.md", findingsTable(), *update)
 	root := (&program{}).root()
 	testenv.CheckPage(t, "docs/reference/cli.md", commands.Reference(root), *update)
 	if parsed := commands.CheckExamples(t, root); parsed < 15 {
@@ -57,6 +59,16 @@ func settingsTables(t *testing.T) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, takes(t, s.Name), commands.Code(s.Default),
 			commands.Code(s.Example), s.Meaning)
+	}
+	return b.String()
+}
+
+// findingsTable returns a table of the kinds of findings.
+func findingsTable() string {
+	var b strings.Builder
+	b.WriteString("| id | severity | what is wrong | what to do |\n|---|---|---|---|\n")
+	for _, k := range doctor.Kinds() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.ID, k.Severity, k.Text, strings.Join(k.Remedy, "; "))
 	}
 	return b.String()
 }

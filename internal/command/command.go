@@ -22,8 +22,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success; 2 for a mistake in the command line; 1 for every other error, such as rules or settings
-// with mistakes.
+// Exit codes: 0 for success; 2 for a mistake in the command line, and if a system did not answer (ErrUnread); 1 for
+// every other error.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
@@ -91,7 +91,10 @@ func (p *Program) Run(root *cobra.Command, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	if errors.Is(err, ErrReported) {
+	switch {
+	case errors.Is(err, ErrUnread):
+		return ExitUsage
+	case errors.Is(err, ErrReported):
 		return ExitFailed
 	}
 	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
@@ -113,6 +116,9 @@ func Usage(format string, args ...any) error { return &usageError{fmt.Errorf(for
 
 // ErrReported is the error of a command that has printed the mistakes itself.
 var ErrReported = errors.New("mistakes were reported")
+
+// ErrUnread is the error of a command that has reported that a system did not answer.
+var ErrUnread = errors.New("a system did not answer")
 
 // Reported returns ErrReported unless all is well.
 func Reported(ok bool) error {
@@ -193,6 +199,15 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 		err = errors.New("want a whole number")
 	}
 	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
+}
+
+// Working says on a terminal what takes long. The function that it returns removes the line.
+func (p *Program) Working(on string) (done func()) {
+	if !p.Terminal {
+		return func() {}
+	}
+	fmt.Fprint(p.Stderr, on+" …")
+	return func() { fmt.Fprint(p.Stderr, "\r\x1b[K") }
 }
 
 // UntilInterrupted returns a context that is done at Ctrl-C or SIGTERM. A second one ends the process at once.

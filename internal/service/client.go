@@ -3,11 +3,8 @@ package service
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -129,35 +126,6 @@ func probeCredentials(t settings.TLS) (credentials.TransportCredentials, error) 
 		cfg.GetClientCertificate = pair.ForServer
 	}
 	return credentials.NewTLS(cfg), nil
-}
-
-// ProbeHTTP returns nil if a URL answers with status 200.
-func ProbeHTTP(ctx context.Context, url string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{
-		Transport:     &http.Transport{}, // without the proxy of the environment
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	res, err := client.Do(req)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("GET %s: no answer within %s", url, timeout)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: check that the service runs and that the URL is right", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		const most = 200 // enough to recognize it
-		body, _ := io.ReadAll(io.LimitReader(res.Body, most))
-		first, _, _ := strings.Cut(string(body), "\n")
-		return fmt.Errorf("GET %s: %s %q, want 200", url, res.Status, first)
-	}
-	return nil
 }
 
 // grpcAddress returns the address of the gRPC listener for a client on the same machine.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -128,4 +129,12 @@ func (st *stores) watch(ctx context.Context, report func(up bool)) {
 		_ = st.redis.Ping(ping) // an error opens the breaker of the node, which redisUp reads
 		report(st.redisUp())
 	})
+}
+
+// RedisConfig returns how a command reaches the Redis, or the two, of the settings. It switches off the log of the
+// client library, because the command prints the errors.
+func RedisConfig(s *settings.Settings) (redisstore.Config, error) {
+	log := slog.New(slog.DiscardHandler)
+	redisstore.Log(log)
+	return bucketsConfig(s, newCertificates(log))
 }

@@ -23,7 +23,7 @@ type Document struct {
 	absent   []absentKey // that no problem is about yet
 	// seen are the places and messages of the problems. counts are the numbers of errors (false) and warnings (true).
 	seen   map[string]bool
-	counts map[bool]int
+	counts map[Warning]int
 	// last is the position of lastLine. A map and the maps in it often begin in one line: their positions are one text.
 	last     string
 	lastLine int
@@ -35,7 +35,7 @@ func NewDocument(file File, kind *Kind) *Document {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	return &Document{
 		kind: kind, name: file.Name, text: text, lines: strings.Split(text, "\n"),
-		seen: map[string]bool{}, counts: map[bool]int{},
+		seen: map[string]bool{}, counts: map[Warning]int{},
 	}
 }
 
@@ -56,15 +56,20 @@ func (doc *Document) Root() *Value { return doc.root }
 
 // Fail adds an error at a value, or for the whole file if it is nil. The message names the mistake, the hints the fix.
 func (doc *Document) Fail(at *Value, message string, hints ...string) {
-	if at == nil {
-		at = new(Value)
-	}
-	doc.fail(at.at, message, hints...)
+	doc.Report(at, Problem{Message: message, Hints: hints})
 }
 
 // Warn adds a warning at a value, which must not be nil.
 func (doc *Document) Warn(at *Value, message string, hints ...string) {
-	doc.add(at.at, true, message, hints)
+	doc.Report(at, Problem{Warning: true, Message: message, Hints: hints})
+}
+
+// Report adds a problem at a value, or for the whole file if it is nil. The problem has no position yet.
+func (doc *Document) Report(at *Value, p Problem) {
+	if at == nil {
+		at = new(Value)
+	}
+	doc.add(at.at, p)
 }
 
 // At returns the position of a value, which must not be nil: "file:line".
@@ -97,19 +102,20 @@ const maxProblems = 500
 
 // fail adds an error at a place. It returns false, as readers do for a value that they cannot read.
 func (doc *Document) fail(at place, message string, hints ...string) bool {
-	doc.add(at, false, message, hints)
+	doc.add(at, Problem{Message: message, Hints: hints})
 	return false
 }
 
 // add adds a problem, once for each place and message: aliases can repeat a value.
-func (doc *Document) add(at place, warning bool, message string, hints []string) {
-	id := fmt.Sprintf("%d:%d %s", at.line, at.column, message)
-	if doc.seen[id] || doc.counts[warning] == maxProblems {
+func (doc *Document) add(at place, p Problem) {
+	id := fmt.Sprintf("%d:%d %s", at.line, at.column, p.Message)
+	if doc.seen[id] || doc.counts[p.Warning] == maxProblems {
 		return
 	}
 	doc.seen[id] = true
-	doc.counts[warning]++
-	p := Problem{File: doc.name, Warning: Warning(warning), Message: masked(doc.kind.Mask, message)}
+	doc.counts[p.Warning]++
+	hints := p.Hints
+	p.File, p.Hints, p.Message = doc.name, nil, masked(doc.kind.Mask, p.Message)
 	if at.line > 0 && at.line <= len(doc.lines) {
 		p.Source = masked(doc.kind.Mask, doc.lines[at.line-1])
 		p.Line, p.Column = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1)
@@ -153,7 +159,7 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 		if m.OnKey {
 			at = spot.key
 		}
-		doc.add(at, m.Warning, m.Message, m.Hints)
+		doc.add(at, Problem{Warning: Warning(m.Warning), Message: m.Message, Hints: m.Hints})
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 // Problem is one mistake in a file, or a failure to read it. In JSON it has the keys of `extauthz check -o json`.
 type Problem struct {
+	// ID names the kind of the problem, "" for a mistake in a file of this project.
+	ID string `json:"id,omitempty"`
 	// File is the name of the file or directory.
 	File string `json:"file"`
 	// Line and Column count from 1, in characters. Both are 0 for a problem of the whole file.
@@ -66,7 +68,11 @@ func (p Problem) head() string {
 	if p.Line > 0 {
 		at += fmt.Sprintf(":%d:%d", p.Line, p.Column)
 	}
-	return at + ": " + p.Warning.String() + ": " + p.Message
+	at += ": " + p.Warning.String() + ": " + p.Message
+	if p.ID != "" {
+		at += " [" + p.ID + "]"
+	}
+	return at
 }
 
 // Problems are the problems of a set of files. As an error, they are one text.

@@ -8,15 +8,15 @@ import (
 	"unicode"
 )
 
-// maxQuoted is how many characters of a value a message repeats.
-const maxQuoted = 60
-
 // Quoted returns a text as messages repeat it: in backquotes, printable, and cut after 60 characters.
-func Quoted(text string) string {
+func Quoted(text string) string { return "`" + Printable(text, 60) + "`" }
+
+// Printable returns a text in one line that a terminal shows as it is, cut after so many characters.
+func Printable(text string, most int) string {
 	runes := []rune(text)
 	cut := ""
-	if len(runes) > maxQuoted {
-		runes, cut = runes[:maxQuoted], "…"
+	if len(runes) > most {
+		runes, cut = runes[:most], "…"
 	}
 	for i, r := range runes {
 		switch {
@@ -26,7 +26,7 @@ func Quoted(text string) string {
 			runes[i] = unicode.ReplacementChar
 		}
 	}
-	return "`" + string(runes) + cut + "`"
+	return string(runes) + cut
 }
 
 // OneOf returns words as a sentence lists them: "`a`, `b` or `c`".

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/envoyconfig"
+	"github.com/extauthz/extauthz/internal/doctor"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/test/testenv"
 )
@@ -47,12 +47,12 @@ func TestIdentityHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			managers, problems := envoyconfig.Check(file.File{Name: "envoy.json", Content: []byte(config)},
-				envoyconfig.Rules{Policies: rules.Policies})
-			if managers == 0 {
+			checked := doctor.Check(file.File{Name: "envoy.json", Content: []byte(config)},
+				doctor.Rules{Policies: rules.Policies})
+			if checked.Managers == 0 {
 				t.Error("no connection manager calls extauthz")
 			}
-			if got := problems.Error(); c.want == "" && len(problems) > 0 || !strings.Contains(got, c.want) {
+			if got := checked.Findings.Error(); c.want == "" && len(checked.Findings) > 0 || !strings.Contains(got, c.want) {
 				t.Errorf("got these problems, want %q:\n%s", c.want, got)
 			}
 		})

@@ -137,6 +137,11 @@ func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotCon
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
 	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen"
 
+// ACL returns the command that gives a Redis user the rights that it needs. Keys begin with the prefix.
+func ACL(prefix string) string {
+	return "ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions
+}
+
 // LoginHelp returns how to set up the Redis user if an error of Ping or CountReplicas is about it, else "". Keys begin
 // with the prefix.
 func LoginHelp(err error, prefix string) string {
@@ -147,7 +152,7 @@ func LoginHelp(err error, prefix string) string {
 	if !slices.ContainsFunc(about, func(word string) bool { return strings.Contains(err.Error(), word) }) {
 		return ""
 	}
-	return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
+	return "the user needs " + ACL(prefix) +
 		"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
 		"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master &+selected-slave"
 }

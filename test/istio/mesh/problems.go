@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/extauthz/extauthz/internal/envoyconfig"
+	"github.com/extauthz/extauthz/internal/doctor"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
@@ -119,10 +119,10 @@ func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	managers, problems := envoyconfig.Check(file.File{Name: e.Name, Content: text}, envoyconfig.Rules{Policies: policies})
+	checked := doctor.Check(file.File{Name: e.Name, Content: text}, doctor.Rules{Policies: policies})
 	var found []string
-	for _, p := range problems {
-		if managers > 0 || p.Line > 0 { // otherwise this Envoy does not call extauthz
+	for _, p := range checked.Findings {
+		if checked.Managers > 0 || p.Line > 0 { // otherwise this Envoy does not call extauthz
 			found = append(found, p.Message)
 		}
 	}

@@ -1,4 +1,4 @@
-package envoyconfig
+package doctor
 
 import (
 	"cmp"
@@ -27,12 +27,11 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 			domains = append(domains, name.Text())
 			return
 		}
-		report := c.Warn // rules for it may come from an xDS server
+		id := "domain-without-rules" // they may come from an xDS server
 		if suggest.DidYouMean(name.Text(), all) != "" {
-			report = c.Fail
+			id = "domain-misspelled"
 		}
-		report(name.Value, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues),
-			"these rules limit no request of this domain: correct it, or write rules for it")
+		c.find(id, name, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues))
 	}
 	for _, filter := range filters {
 		domain(filter)
@@ -95,10 +94,9 @@ func (c *check) status(filter value) {
 			if wanted == status || rule.Unlimited || rule.Node.Shadow || !filter.get("domain").hasText(rule.Domain) {
 				continue
 			}
-			c.Warn(cmp.Or(field, filter).Value,
+			c.find("status-differs", cmp.Or(field, filter),
 				fmt.Sprintf("Envoy answers a denial by `%s` with %d, but its status is %d", rule.Limits[i].Policy, status, wanted),
-				fmt.Sprintf("write `rate_limited_status: {code: %d}` here, or change `status` or RESPONSE_STATUS", wanted),
-				"a filter has one status for all limits")
+				fmt.Sprintf("write `rate_limited_status: {code: %d}` here, or change `status` or RESPONSE_STATUS", wanted))
 			return
 		}
 	}
@@ -119,16 +117,15 @@ func (c *check) rateLimit(limit value, domains []string) (entries []ratelimit.Po
 		}
 		miss = cmp.Or(miss, text)
 	}
-	c.Fail(cmp.Or(limit.get("actions"), limit).Value, "no limit applies to the descriptor of these actions: "+miss,
-		"correct the descriptor, or write a rule for it; `unlimited: true` is a rule without a limit")
+	c.find("descriptor-unmatched", cmp.Or(limit.get("actions"), limit),
+		"no limit applies to the descriptor of these actions: "+miss)
 	return nil, false
 }
 
 // ignored reports a cost in the `rate_limits` of a virtual host or a route. Envoy does not read it there.
 func (c *check) ignored(cost value) {
-	c.Fail(cost.Value,
-		"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1",
-		"move these `rate_limits` into `typed_per_filter_config`, in a RateLimitPerRoute of the filter")
+	c.find("cost-ignored", cost,
+		"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1")
 }
 
 // cost warns of a cost that is charged again for each retry of a denied request. A peek charges nothing, a refund is
@@ -140,10 +137,8 @@ func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domai
 	}
 	for _, domain := range domains {
 		if rule := c.Limits.ChargesDenials(domain, entries); rule != "" {
-			c.Warn(cost.Value, "the cost is charged for denied requests, too: a client that retries at once stays denied",
-				"write `count_denied: false` in the limits of the rule "+rule,
-				"exception: with `count_denied: false`, the rule does not charge a cost that is known after the response"+
-					" (`apply_on_stream_done`) and exceeds what is left")
+			c.find("cost-of-denied", cost,
+				"the cost is charged for denied requests, too: a client that retries at once stays denied", "the rule is "+rule)
 			return
 		}
 	}
@@ -196,33 +191,13 @@ func clustersOf(root value) []string {
 		names = append(names, cluster.get("name").Text())
 	}
 	for _, dump := range root.get("configs").list() {
-		dumped = dumped || dump.isType("ClustersConfigDump")
-		for _, list := range []string{"static_clusters", "dynamic_active_clusters", "dynamic_warming_clusters"} {
-			for _, one := range dump.get(list).list() {
-				names = append(names, one.get("cluster").get("name").Text())
-			}
+		if dump.isType("ClustersConfigDump") {
+			dumped = true
+			dump.walk(func(v value) { names = append(names, v.get("cluster").get("name").Text()) })
 		}
 	}
 	if fromXDS && !dumped {
 		return nil
 	}
 	return names
-}
-
-// clusterNames checks the clusters that the filters and routes name for their services.
-func (c *check) clusterNames(in []value) {
-	if len(c.clusters) == 0 {
-		return
-	}
-	for _, from := range in {
-		from.walk(func(v value) {
-			for _, name := range []value{v.get("envoy_grpc").get("cluster_name"), v.get("server_uri").get("cluster")} {
-				if name.exists() && !slices.Contains(c.clusters, name.Text()) {
-					c.Fail(name.Value, "this file has no cluster "+suggest.Quoted(name.Text()),
-						suggest.DidYouMean(name.Text(), c.clusters),
-						"Envoy starts without this cluster, and each of these calls fails")
-				}
-			}
-		})
-	}
 }

@@ -1,10 +1,11 @@
-package envoyconfig
+package doctor
 
 import (
 	"flag"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -22,11 +23,11 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 func TestCheck(t *testing.T) {
 	cases.Run(t, "testdata/*.txtar", *update, func(t *testing.T, comment string, f txtar.File) string {
 		_, text, _ := strings.Cut(comment, "---\n")
-		managers, problems := Check(strictyaml.File{Name: f.Name, Content: f.Data}, rulesOf(t, text))
-		if len(problems) > 0 {
-			return problems.Error() + "\n"
+		checked := Check(strictyaml.File{Name: f.Name, Content: f.Data}, rulesOf(t, text))
+		if len(checked.Findings) > 0 {
+			return checked.Findings.Error() + "\n"
 		}
-		return fmt.Sprintf("%d checked\n", managers)
+		return fmt.Sprintf("%d checked\n", checked.Managers)
 	})
 }
 
@@ -39,9 +40,10 @@ func TestSamples(t *testing.T) {
 		"deploy/compose/envoy/envoy.yaml": "deploy/compose/rules/shop.yaml",
 	} {
 		envoy := strictyaml.File{Name: config, Content: []byte(testenv.RepoFile(t, config))}
-		managers, problems := Check(envoy, rulesOf(t, testenv.RepoFile(t, rules)))
-		if managers != 1 || len(problems) > 0 {
-			t.Errorf("%s: got %d connection managers and these problems, want 1 and none:\n%v", config, managers, problems)
+		checked := Check(envoy, rulesOf(t, testenv.RepoFile(t, rules)))
+		if checked.Managers != 1 || len(checked.Findings) > 0 {
+			t.Errorf("%s: got %d connection managers and these problems, want 1 and none:\n%v", config, checked.Managers,
+				checked.Findings)
 		}
 	}
 }
@@ -71,7 +73,7 @@ func TestMistakesInSamples(t *testing.T) {
 			t.Fatalf("%s has no %q", c.config, c.before)
 		}
 		changed := strings.Replace(text, c.before, c.after, 1)
-		_, problems := Check(strictyaml.File{Name: c.config, Content: []byte(changed)}, policies)
+		problems := Check(strictyaml.File{Name: c.config, Content: []byte(changed)}, policies).Findings
 		if len(problems) != 1 || !strings.Contains(problems[0].Message, c.want) {
 			t.Errorf("%s with %q: got these problems, want one: %s\n%v", c.config, c.after, c.want, problems)
 		}
@@ -81,8 +83,8 @@ func TestMistakesInSamples(t *testing.T) {
 // TestPage checks the message that docs/ext_authz.md quotes.
 func TestPage(t *testing.T) {
 	text := strings.Replace(testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), "- { exact: x-auth-plan }\n", "\n", 1)
-	_, problems := Check(strictyaml.File{Name: "http-ext_authz.yaml", Content: []byte(text)},
-		rulesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml")))
+	problems := Check(strictyaml.File{Name: "http-ext_authz.yaml", Content: []byte(text)},
+		rulesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))).Findings
 	if len(problems) != 1 || !strings.Contains(testenv.RepoFile(t, "docs/ext_authz.md"), problems[0].String()) {
 		t.Errorf("got these problems, want one, and the page to show it:\n%v", problems)
 	}
@@ -94,5 +96,8 @@ func rulesOf(t *testing.T, text string) Rules {
 	if problems.HasErrors() || len(set.Domains)+len(set.Policies) == 0 {
 		t.Fatalf("no rules in\n%s\n%v", text, problems)
 	}
-	return Rules{Policies: set.Policies, Limits: ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})}
+	return Rules{
+		Policies: set.Policies, Limits: ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}),
+		RedisWait: 10 * time.Millisecond, HTTPTimeout: 200 * time.Millisecond,
+	}
 }

@@ -1,11 +1,13 @@
-package envoyconfig
+package doctor
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -27,16 +29,33 @@ func kind() *strictyaml.Kind {
 	}
 }
 
-// Rules are the rules that a configuration is compared with.
+// Rules are the rules and settings that a configuration is compared with.
 type Rules struct {
 	Policies map[string]*authz.Policy
-	// Limits are the rules for rate limit filters. nil: these filters are not compared.
+	// Limits are the rules for rate limit filters. nil: these filters are not compared. If there are no policies either,
+	// only what needs no rules is checked.
 	Limits *ratelimit.Rules
+	// RedisWait is how long a decision should be able to wait for Redis. 0: it does not matter.
+	RedisWait time.Duration
+	// HTTPTimeout is AUTHZ_HTTP_TIMEOUT, how long the service expects Envoy to wait over HTTP.
+	HTTPTimeout time.Duration
 }
 
-// Load reads a configuration of Envoy from a file and compares it with rules: see Check.
-func Load(path string, rules Rules) (managers int, problems strictyaml.Problems) {
-	file, problem := strictyaml.ReadFile(path, nil, kind())
+// Configuration is what was found in a configuration of Envoy.
+type Configuration struct {
+	Report
+	// Managers is the number of HTTP connection managers with an ext_authz or ratelimit filter.
+	Managers int
+	filters  map[string]bool // ext_authz, ratelimit
+	clusters map[string]bool // that they call, true for gRPC
+}
+
+// Load reads a configuration of Envoy from a file, or from the admin interface at a URL, and compares it with rules.
+func Load(ctx context.Context, from string, rules Rules) *Configuration {
+	if IsURL(from) {
+		return loadDump(ctx, from, rules)
+	}
+	file, problem := strictyaml.ReadFile(from, nil, kind())
 	if problem == nil {
 		return Check(file, rules)
 	}
@@ -44,24 +63,20 @@ func Load(path string, rules Rules) (managers int, problems strictyaml.Problems)
 		problem.Warning, problem.Message = false, "this is not a regular file"
 		problem.Hints = []string{"write the configuration of Envoy into a file"}
 	}
-	return 0, strictyaml.Problems{*problem}
+	return &Configuration{Report: Report{At: from, Findings: strictyaml.Problems{*problem}}}
 }
 
 // Check compares a configuration of Envoy with rules. The configuration is a bootstrap or a /config_dump, in YAML or
-// JSON. Check returns the number of HTTP connection managers with an ext_authz or ratelimit filter. A file without such
-// a manager is an error. Check finds identity headers that Envoy does not remove before it chooses a route, that
-// allowed_upstream_headers does not list, or by which Envoy chooses a route too early. It finds domains and descriptors
-// that no rule can match, costs that Envoy ignores, and those that rules charge for denied requests. It finds clusters
-// that the filters name and the file does not have.
-//
-// Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
-func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Problems) {
+// JSON. findings.txt has what it finds. Check walks the file by the names of Envoy's fields and ignores all others. It
+// does not see what Envoy gets from xDS.
+func Check(f strictyaml.File, rules Rules) *Configuration {
 	doc := strictyaml.Read(f, kind())
 	root := value{doc.Root()}
 	if !root.exists() {
-		return 0, doc.Problems()
+		return &Configuration{Report: Report{At: f.Name, Findings: doc.Problems()}}
 	}
 	c := check{Document: doc, Rules: rules, clusters: clustersOf(root)}
+	c.result = &Configuration{Report: Report{At: f.Name}, filters: map[string]bool{}, clusters: map[string]bool{}}
 	for _, p := range rules.Policies {
 		names := p.Headers.Names()
 		c.identity = append(c.identity, names[:]...)
@@ -77,29 +92,41 @@ func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Pr
 		if len(checks)+len(limits) == 0 {
 			continue
 		}
-		managers++
+		c.result.Managers++
 		tables := routeTables(manager, root)
+		settings := slices.Clone(checks) // and those that routes have in their place
+		for _, table := range tables {
+			table.walk(func(v value) {
+				if s := v.get("check_settings"); s.exists() {
+					settings = append(settings, s)
+				}
+			})
+		}
 		limited := rules.Limits != nil && c.rateLimits(manager, limits, tables)
 		switch {
 		case len(checks) == 0:
 		case len(rules.Policies) > 0:
-			c.manager(manager, checks, tables)
-		case !limited:
-			doc.Fail(checks[0].Value, "no rule file has an `authz:` section to compare this filter with")
+			c.manager(manager, checks, settings, tables)
+		case rules.Limits != nil && !limited:
+			c.find("no-policy", checks[0], "no rule file has an `authz:` section to compare this filter with")
 		}
-		c.clusterNames(append(append(checks, limits...), tables...))
+		c.order(manager, tables)
+		c.callsOf(settings, limits)
 	}
-	if managers == 0 {
-		doc.Fail(nil, "no HTTP connection manager in this file has an ext_authz or ratelimit filter to compare",
-			"give the file with the listener, or the /config_dump of the admin interface of a running Envoy")
+	if c.result.Managers == 0 {
+		c.find("no-filter", value{}, "no HTTP connection manager has an ext_authz or ratelimit filter to compare")
 	}
-	return managers, doc.Problems()
+	if c.result.Findings = doc.Problems(); len(c.result.Findings) == 0 {
+		c.result.fact(suggest.Counted(c.result.Managers, "connection manager") + " with ext_authz or ratelimit")
+	}
+	return c.result
 }
 
 // check compares one file.
 type check struct {
 	*strictyaml.Document
 	Rules
+	result *Configuration
 	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
 	// cookie.
 	identity []string
@@ -108,25 +135,23 @@ type check struct {
 	clusters []string
 }
 
+// find adds a finding at a value, or for the whole file if it does not exist.
+func (c *check) find(id string, at value, message string, hints ...string) {
+	c.Report(at.Value, finding(id, message, hints...))
+}
+
 // manager checks a connection manager, its ext_authz filters and its route tables.
-func (c *check) manager(manager value, filters, tables []value) {
+func (c *check) manager(manager value, filters, settings, tables []value) {
 	c.scopes(manager.get("scoped_routes"))
 	overHTTP := false
-	service := func(s value) {
-		if s.exists() {
+	for _, s := range settings {
+		if http := s.get("http_service"); http.exists() {
 			overHTTP = true
-			c.service(s)
+			c.service(http)
 		}
-	}
-	for _, filter := range filters {
-		service(filter.get("http_service"))
+		c.policy(s.get("context_extensions").get(authz.DomainExtension))
 	}
 	for _, config := range tables {
-		config.walk(func(v value) {
-			settings := v.get("check_settings")
-			service(settings.get("http_service"))
-			c.policy(settings.get("context_extensions").get(authz.DomainExtension))
-		})
 		c.routes(config, filters)
 	}
 	c.removedEarly(manager, overHTTP)
@@ -168,9 +193,8 @@ func scopesOf(scoped, root value) []value {
 // policy checks the domain that a route gives to extauthz. A /config_dump hides it.
 func (c *check) policy(domain value) {
 	if domain.exists() && !domain.hasText("[redacted]") && c.Policies[domain.Text()] == nil {
-		c.Fail(domain.Value, "no policy has the domain "+suggest.Quoted(domain.Text()),
-			suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))),
-			"extauthz answers 403 to each request of these routes: correct it, or write an `authz:` section with this domain")
+		c.find("domain-without-policy", domain, "no policy has the domain "+suggest.Quoted(domain.Text()),
+			suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))))
 	}
 }
 
@@ -181,9 +205,7 @@ func (c *check) scopes(scoped value) {
 	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
 		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
-			c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
-				"do not choose scopes by this header: match on it in the routes of one scope",
-				"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not call extauthz")
+			c.find("scope-by-identity", header, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name))
 		}
 	}
 }
@@ -221,16 +243,16 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 	}
 	at := cmp.Or(extensions, manager)
 	if len(missed) > 0 {
-		c.Fail(at.Value,
+		c.find("identity-not-removed", at,
 			"Envoy does not remove the client's "+suggest.List(missed, " and ")+" before it chooses a route",
 			"the client can then choose a route that matches on it, and a route without ext_authz passes it on",
-			add+elements(missed, remedy), "envoy/envoy.yaml shows the whole extension")
+			add+elements(missed, remedy))
 	}
 	if len(lookalikes) > 0 {
-		c.Fail(at.Value,
+		c.find("identity-lookalike", at,
 			"Envoy does not remove the client's "+suggest.List(lookalikes, " and ")+", and extauthz cannot see it over HTTP",
 			"some applications do not distinguish the separators of names, and read it as the identity header",
-			add+elements(lookalikes, remedy), "envoy/http-ext_authz.yaml shows the whole extension")
+			add+elements(lookalikes, remedy))
 	}
 }
 
@@ -272,15 +294,14 @@ func (c *check) service(s value) {
 		if slices.Equal(dropped, []string{"cookie"}) {
 			why = "the credential in the cookie then reaches the application"
 		}
-		c.Fail(cmp.Or(listed, s).Value,
+		c.find("identity-dropped", cmp.Or(listed, s),
 			"Envoy drops "+suggest.List(dropped, " and ")+" from the response: not listed in allowed_upstream_headers",
 			why, "add to its `patterns:` "+elements(dropped, func(name string) string { return "{exact: " + name + "}" }))
 	}
 	appended := answer.get("allowed_upstream_headers_to_append")
 	for _, name := range wanted {
 		if appended.get("patterns").anyMatches(name) {
-			c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the header that the client sends",
-				"list it in allowed_upstream_headers only: Envoy then replaces the client's header")
+			c.find("identity-appended", appended, "Envoy appends "+suggest.Quoted(name)+" to the header that the client sends")
 		}
 	}
 }
@@ -304,9 +325,7 @@ func (c *check) choice(header value, filters []value) {
 	if again || !slices.Contains(c.identity, name) {
 		return
 	}
-	c.Fail(header.Value, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name),
-		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses the route again, after the Check",
-		"all routes that the second choice can select need the same ext_authz settings as the first route")
+	c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
 }
 
 // choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.
@@ -380,9 +399,10 @@ func (v value) list() []value {
 	return items
 }
 
-// walk calls f for a value and for all values inside it.
+// walk calls f for a value and for all values inside it. It leaves out the bootstrap in a /config_dump, whose listeners
+// and routes are in the dump again.
 func (v value) walk(f func(value)) {
-	if !v.exists() {
+	if !v.exists() || v.isType("BootstrapConfigDump") {
 		return
 	}
 	f(v)

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/extauthz/extauthz/test/testenv"
+)
+
+// TestDoctor stops the service and sends requests, and compares what extauthz doctor prints with docs/doctor.md.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	envoy := startEnvoy(t, testenv.FreePort(t))
+	redis := testenv.Redis(t)
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "rules")
+	if err := os.Mkdir(rules, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sample := testenv.RepoFile(t, "internal/service/sample/sample.yaml")
+	if err := os.WriteFile(filepath.Join(rules, "sample.yaml"), []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keepAsking(t, envoy)
+	// The wait is long enough for a slow test machine.
+	terminal := newTerminal(t, dir, "REDIS_TIMEOUT=30s")
+	asInTest := strings.NewReplacer("localhost:9901", envoy.Admin, "localhost:6379", redis.Addr)
+	asOnPage := strings.NewReplacer(envoy.Admin, "localhost:9901", redis.Addr, "localhost:6379")
+	r := &recipe{}
+	if err := r.readConsole(block(t, "docs/doctor.md", "console", "extauthz doctor")); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range r.transcript {
+		got := asOnPage.Replace(terminal.run(asInTest.Replace(e.command)))
+		t.Logf("$ %s%s", e.command, got) // for authors of the page
+		if plain(got) != plain(e.prints) {
+			t.Errorf("$ %sgot\n%s\nthe page says\n%s", e.command, plain(got), plain(e.prints))
+		}
+	}
+}
+
+// TestDoctorOfRunningService finds nothing while the service answers, and in another format the same.
+func TestDoctorOfRunningService(t *testing.T) {
+	t.Parallel()
+	service := startService(t)
+	envoy := startEnvoy(t, service.grpcPort)
+	testenv.Eventually(t, func() error {
+		if envoy.Stat("cluster.extauthz.membership_healthy") != 1 {
+			return errors.New("the service is not healthy yet")
+		}
+		return nil
+	}, "Envoy to see the service")
+	keepAsking(t, envoy)
+	rules := filepath.Join(testenv.RepoRoot(t), "internal", "service", "sample")
+	doctor := func(args ...string) (out string, code int) {
+		cmd := exec.Command(binary, append([]string{"doctor", "--envoy", "http://ann:swordfish@" + envoy.Admin}, args...)...)
+		text, _ := cmd.CombinedOutput()
+		if strings.Contains(string(text), "swordfish") {
+			t.Errorf("a password in\n%s", text)
+		}
+		return string(text), cmd.ProcessState.ExitCode()
+	}
+	out, code := doctor(rules)
+	for _, want := range []string{"ext_authz: within 1s, 0 of ", "ratelimit: within 1s, 0 of ", "0 over HTTP/1.1"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, want 0 and %q in\n%s", code, want, out)
+		}
+	}
+	if out, code = doctor("-o", "sarif", rules); code != 0 || !strings.Contains(out, `"results": []`) {
+		t.Errorf("exit code %d, want 0 and no results in\n%s", code, out)
+	}
+	const absent = "redis://ann:swordfish@127.0.0.1:1"
+	out, code = doctor("-o", "json", "--redis", absent, rules)
+	if code != 2 || !strings.Contains(out, `"id": "redis-unreachable"`) {
+		t.Errorf("without Redis: exit code %d, want 2 and a finding in\n%s", code, out)
+	}
+	if err := service.Terminate(); err != nil {
+		t.Fatal(err)
+	}
+	if out, code = doctor("-o", "sarif", rules); code != 1 || !strings.Contains(out, `"ruleId": "failing-open"`) {
+		t.Errorf("without the service: exit code %d, want 1 and failing-open in\n%s", code, out)
+	}
+}
+
+// keepAsking sends requests to both filters until the test ends.
+func keepAsking(t *testing.T, envoy *proxy) {
+	t.Helper()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, c := range []call{get("/"), {method: http.MethodPost, path: "/accounts"}} {
+				req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+envoy.addr+c.path, nil)
+				if err != nil {
+					panic(err) // the addresses are right
+				}
+				if resp, err := http.DefaultClient.Do(req); err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		all.Wait()
+	})
+}
+
+var (
+	numbers  = regexp.MustCompile(`-?(\d[\d.]*(µs|ms|s|m|h)?)+`)
+	counters = regexp.MustCompile(`(within N: ).*`)
+	versions = regexp.MustCompile(`(?m)^(ok: redis:\S+ (Redis|Valkey) N|redis:\S+ warning: (Redis|Valkey) N .*\n .*\n)$\n`)
+)
+
+// plain returns what doctor prints without numbers, durations and the counters that grew. It leaves out the version of
+// Redis, which is that of the machine.
+func plain(text string) string {
+	text = numbers.ReplaceAllString(strings.TrimRight(text, "\n"), "N")
+	return versions.ReplaceAllString(counters.ReplaceAllString(text, "${1}..."), "")
+}
