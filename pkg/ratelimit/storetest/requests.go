@@ -88,9 +88,11 @@ func (w walk) run(t *testing.T, store Store, run string) {
 			batch[k] = w.request(t, s, run)
 		}
 		dry := batch[0]
-		dry.Dry = true
-		steps[0].compare(t, i, take(t, store, dry)[0]) // the later steps show that it has changed nothing
-		for k, o := range take(t, store, batch...) {
+		dry.Dry = true // the later requests show that it has changed nothing, alone or in their batch
+		steps[0].compare(t, i, take(t, store, dry)[0])
+		outcomes := take(t, store, slices.Insert(batch, 0, dry)...)
+		steps[0].compare(t, i, outcomes[0])
+		for k, o := range outcomes[1:] {
 			steps[k].compare(t, i+k, o)
 		}
 		i = end
