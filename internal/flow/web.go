@@ -100,8 +100,18 @@ func (f *Flow) Checks(next http.Handler) http.Handler {
 			return
 		}
 		f.warnOfHTTP()
-		f.check(w, r, path)
+		request := auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)
+		request.Quota = authz.QuotaNever // the answer would allow the request
+		f.check(w, r, auth.HTTPPath, request)
 	})
+}
+
+// ServeQuota answers a request for the quota of its client, which Envoy has routed here. It is decided as a Check for
+// the quota path, but no header tells the address or the certificate of the client: the client could have sent it.
+func (f *Flow) ServeQuota(w http.ResponseWriter, r *http.Request) {
+	request := auth.HTTPRequest(r, r.RequestURI, auth.HTTPHeaders{})
+	request.Quota = authz.QuotaAlways
+	f.check(w, r, auth.QuotaPath, request)
 }
 
 func (f *Flow) warnOfHTTP() {
@@ -119,8 +129,8 @@ func (f *Flow) warnOfHTTP() {
 	}
 }
 
-// check answers a request of Envoy's http_service.
-func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
+// check answers a request over HTTP, which counts as a call of a method.
+func (f *Flow) check(w http.ResponseWriter, r *http.Request, method string, request *authz.Request) {
 	arrived := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), f.cfg.HTTP.Timeout)
 	defer cancel()
@@ -128,7 +138,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 	b.keep = true
 	c := b.add(Check, "")
 	c.deadline, _ = ctx.Deadline()
-	c.check.request = auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)
+	c.check.request = request
 	c.span = f.cfg.Traces.Start(spanNames[Check], r.Header)
 	b.wait()
 	defer b.release()
@@ -147,5 +157,5 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 	if d.Verdict == authz.Undecided { // 503, which is an error to Envoy
 		code = codes.Unavailable
 	}
-	f.cfg.Calls.Of(auth.HTTPPath).Observe(code, time.Since(arrived))
+	f.cfg.Calls.Of(method).Observe(code, time.Since(arrived))
 }

@@ -36,8 +36,8 @@ type Explanation struct {
 	Descriptors []Descriptor `json:"descriptors,omitempty"`
 	Refused     bool         `json:"refused,omitempty"`
 
-	// Verdict is allowed, refused or undecided. Reason is as in the log of decisions, and Cause what is wrong with the
-	// credential.
+	// Verdict is allowed, refused, undecided, or answered (by the service itself: quota_path). Reason is as in the log of
+	// decisions, and Cause what is wrong with the credential.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason"`
 	Cause   string `json:"cause,omitempty"`
@@ -46,7 +46,7 @@ type Explanation struct {
 	// Rule is the rule of the tightest limit, and DecidedBy what decided.
 	Rule      string `json:"rule,omitempty"`
 	DecidedBy string `json:"decided_by,omitempty"`
-	// Status is the HTTP status of a refusal by ext_authz. RetryAfter is in seconds, 0 if waiting does not help.
+	// Status is the HTTP status of an answer by ext_authz. RetryAfter is in seconds, 0 if waiting does not help.
 	Status     int   `json:"status,omitempty"`
 	RetryAfter int64 `json:"retry_after,omitempty"`
 	// Held is how long the answer would be held for max_delay, in seconds.
@@ -150,6 +150,8 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 		e.Verdict = "allowed"
 	case authz.Undecided:
 		e.Verdict, e.Status = "undecided", d.Status
+	case authz.Answered:
+		e.Verdict, e.Status = "answered", d.Status
 	default:
 		e.Verdict, e.Status = "refused", d.Status
 	}

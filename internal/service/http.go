@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 )
 
 // Bounds of the HTTP servers against slow and idle clients.
@@ -48,7 +49,7 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 		servers = append(servers, webServer{name, on, server})
 	}
 	s, main, debug := r.Settings, l.guarded["http"], l.guarded["debug"]
-	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ready)))
+	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ServeQuota, r.ready)))
 	profiles := s.Listeners.Pprof && l.pprof == nil
 	add("debug", debug, notFromPages(debug, debugHandler(r, profiles).ServeHTTP))
 	if prometheus := l.guarded["prometheus"]; prometheus != nil {
@@ -62,11 +63,12 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	return servers
 }
 
-// mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
-// requests, and /livez, which always answers.
-func mainHandler(serveJSON http.Handler, h *health) http.Handler {
+// mainHandler serves /json, which decides, /quota, which shows a client its quota, /healthcheck and /readyz, which report
+// whether this replica accepts requests, and /livez, which always answers.
+func mainHandler(serveJSON http.Handler, serveQuota http.HandlerFunc, h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", serveJSON)
+	mux.Handle("GET "+auth.QuotaPath, serveQuota)
 	addHealth(mux, h)
 	return mux
 }

@@ -73,8 +73,12 @@ func (p *Pending) describe(limits []descriptorMaker) {
 			p.entries = p.entries[:begin]
 			continue
 		}
+		hits := limit.hits.of(p.facts.request)
+		if p.Query.Dry { // the quota is what is left, so its reading asks for nothing
+			hits = new(uint64)
+		}
 		p.Query.Descriptors = append(p.Query.Descriptors, descriptors.Descriptor{
-			Entries: p.entries[begin:end:end], Hits: limit.hits.of(p.facts.request),
+			Entries: p.entries[begin:end:end], Hits: hits,
 		})
 	}
 }
@@ -184,7 +188,11 @@ func (a *RemoteAddress) compile() entryMaker {
 		key = "masked_remote_address"
 	}
 	v6 = cmp.Or(v6, defaultIPv6Mask)
-	value := func(f *facts) (string, bool) { return network(f.request.client(hops), v4, v6), true }
+	value := func(f *facts) (string, bool) {
+		value := network(f.request.client(hops), v4, v6)
+		// A quota never shows the bucket of unknown addresses in place of the client's own. A refusal still has a limit.
+		return value, value != unknownAddress || f.request.Quota != QuotaAlways || f.decision.Verdict != Allowed
+	}
 	return entryMaker{key: textOr(a.Key, key), value: value}
 }
 

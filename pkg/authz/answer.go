@@ -99,14 +99,19 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 	}
 }
 
-// finish adds the rate limit headers, and the body of a refusal.
+// finish adds the rate limit headers, and the body of an answer that is not from the upstream.
 func (p *Pending) finish(cfg *Config) {
 	d := &p.Decision
 	if d.Limits != nil && d.Verdict != Undecided {
 		cfg.Headers.Add(&p.limits, d.Limits, p.policy.limitHeaders)
 		d.ToClient = append(d.ToClient, p.limits.Headers...)
 	}
-	if d.Verdict != Allowed && cfg.ProblemBody {
+	switch {
+	case d.Verdict == Answered:
+		p.body = reply.AppendQuota(p.body[:0], d.Limits)
+		d.Body, d.ContentType = p.body, reply.QuotaType
+		d.ToClient = append(d.ToClient, reply.Header{Name: "cache-control", Value: "no-store"})
+	case d.Verdict != Allowed && cfg.ProblemBody:
 		p.body = d.Reason.AppendBody(p.body[:0], d.Status, d.Limits)
 		d.Body, d.ContentType = p.body, reply.ProblemType
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,7 @@ type Pending struct {
 
 	facts  facts
 	policy *policy      // nil if no policy applies
+	quota  bool         // the request reads the quota of its client
 	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
 	now    bool         // the decision must not take long
 	// entries, limits and body are memory: of the entries of the query, of the rate limit headers, and of the body.
@@ -139,7 +141,11 @@ func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
 func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 	policies, r := a.cfg.Policies(), p.facts.request
 	p.Decision.Domain, p.policy = a.policy(policies, r)
-	if p.policy == nil {
+	switch {
+	case r.Quota == QuotaAlways && (p.policy == nil || p.policy.quotaPath == ""):
+		p.Decision.refuseWith(reply.ReasonNoPolicy, http.StatusNotFound, "")
+		return nil
+	case p.policy == nil:
 		p.Decision.refuse(reply.ReasonNoPolicy)
 		return nil
 	}
@@ -163,6 +169,8 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	d := &p.Decision
 	answer := FailureRefused
 	switch {
+	case p.Query.Dry:
+		d.showQuota(res)
 	case res == nil:
 	case p.failed != "":
 		answer = d.limitRefused(res)
@@ -202,12 +210,16 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		d.refuse(reply.ReasonPath)
 		return nil
 	}
-	access := p.rule(r, host, plainPath(path))
+	path = plainPath(path)
+	if pending.quota = p.readsQuota(r, path); pending.quota {
+		path = p.quotaPath
+	}
+	access := p.rule(r, host, path)
 	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
 	}
-	open := access.Require == Open || p.preflight && r.preflight()
+	open := !pending.quota && (access.Require == Open || p.preflight && r.preflight())
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
@@ -218,7 +230,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	}
 	failed := failure(err)
 	d.explain(err)
-	if !d.admit(p, carried, err, open) {
+	if !pending.admit(carried, err, open) {
 		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
 		if pending.failed = failed; failed != "" {
 			pending.Query.Refused = true
@@ -235,28 +247,30 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		return nil
 	}
 	pending.Query.CredentialLimit, pending.Query.MaxHold = d.Identity.Limit, r.MaxHold.Microseconds()
+	pending.Query.Dry = pending.quota
 	pending.describe(p.limits)
 	return nil
 }
 
 // admit decides by the credential of the request, whose identity the decision has unless there is an error. Under an
-// open rule, an invalid credential counts as none.
-func (d *Decision) admit(p *policy, carried *accepted, err error, open bool) bool {
+// open rule, an invalid credential counts as none. A request for the quota needs a credential.
+func (p *Pending) admit(carried *accepted, err error, open bool) bool {
+	d, policy := &p.Decision, p.policy
 	switch reason := failure(err); {
 	case err == nil:
 		d.Verdict, d.Reason = Allowed, reply.ReasonAllowed
 	case open:
 		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonOpen, credential.Anonymous
-	case reason == reply.ReasonAbsent && p.anonymous:
+	case reason == reply.ReasonAbsent && policy.anonymous && !p.quota:
 		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonAnonymous, credential.Anonymous
 	case errors.Is(err, credential.ErrUnavailable):
 		d.undecided()
 	case reason == reply.ReasonAbsent:
-		d.refuseWith(reason, p.absent, p.challenges[reason])
+		d.refuseWith(reason, policy.absent, policy.challenges[reason])
 	case carried.traits.Token:
-		d.refuseWith(reason, p.invalidToken, p.challenges[reason])
+		d.refuseWith(reason, policy.invalidToken, policy.challenges[reason])
 	default: // the challenge lists the accepted credentials
-		d.refuseWith(reason, p.invalid, p.challenges[reply.ReasonAbsent])
+		d.refuseWith(reason, policy.invalid, policy.challenges[reply.ReasonAbsent])
 	}
 	return d.Verdict == Allowed
 }

@@ -36,8 +36,9 @@ import (
 // ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice. Other words are host=,
 // source=, principal=, ext.<name>= and meta.<ns>.<key>=. The words headers=, extensions= and values= add that number of
 // headers, extensions and values of metadata. The word tcp makes the request one without HTTP, and nohold one that
-// cannot be held. A section after | is compared if it is there. It has the headers set on the request, the removed
-// headers and query parameters, the headers for the client, or the remaining requests of the descriptors.
+// cannot be held. quota=always and quota=never are a Request.Quota. A section after | is compared if it is there. It has
+// the headers set on the request, the removed headers and query parameters, the headers for the client, the body, or
+// the remaining requests of the descriptors.
 func TestAuthorizer(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -213,6 +214,8 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 			*r = authz.Request{Source: r.Source, Principal: r.Principal, MaxHold: r.MaxHold}
 		case name == "nohold":
 			r.MaxHold = 0
+		case name == "quota":
+			r.Quota = map[string]authz.QuotaReading{"always": authz.QuotaAlways, "never": authz.QuotaNever}[value]
 		case name == "host":
 			r.Host = value
 		case name == "source":
@@ -310,7 +313,7 @@ func describe(d *authz.Decision, section string, k int) string {
 	kind, _, _ := strings.Cut(section, " ")
 	if k == 0 {
 		kind = map[authz.Verdict]string{
-			authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided",
+			authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided", authz.Answered: "answered",
 		}[d.Verdict]
 		if d.Status != 0 {
 			words = append(words, fmt.Sprint(d.Status))
@@ -343,6 +346,8 @@ func describe(d *authz.Decision, section string, k int) string {
 		words = append(words, time.Duration(d.Delay*1000).String())
 	case "client":
 		add(d.ToClient)
+	case "body":
+		words = append(words, string(d.Body))
 	case "limit":
 		if d.Limits != nil {
 			for i := range d.Limits.Limits {

@@ -31,6 +31,7 @@ func (p *Policy) Check() []ratelimit.Mistake {
 	c.checkReachable()
 	c.checkHeaders()
 	c.checkKeepHeaders()
+	c.checkQuotaPath()
 	return c.All()
 }
 

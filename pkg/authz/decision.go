@@ -18,6 +18,8 @@ const (
 	Allowed
 	// Undecided means that the store could not decide and on_store_error denies, or that the time was too short.
 	Undecided
+	// Answered means that the service itself answers the request, which the upstream never sees.
+	Answered
 )
 
 // Decision is the answer to a request. Its zero value refuses.
@@ -28,7 +30,7 @@ type Decision struct {
 	Cause string
 	// Absent are the claims that the policy names, and that the token lacks or has in another form.
 	Absent []string
-	// Status is the HTTP status of a refusal.
+	// Status is the HTTP status of the answer, unless the request is Allowed.
 	Status int
 	// Domain is the domain of the policy that decided.
 	Domain string
@@ -46,7 +48,7 @@ type Decision struct {
 	RemoveQuery []string
 	// ToClient are headers for the response, of a refusal or of the upstream.
 	ToClient []reply.Header
-	// Body and ContentType are those of a refusal.
+	// Body and ContentType are those of the answer, unless the request is Allowed.
 	Body        []byte
 	ContentType string
 	// Delay is how long to hold the answer, in µs, so that requests leave at the rate of a leaky bucket (max_delay).

@@ -145,6 +145,7 @@ type policy struct {
 	absent, invalid, invalidToken int
 	access                        []accessRule
 	limits, refused               []descriptorMaker
+	quotaPath                     string                // "" for none
 	headers                       [4]string             // IdentityHeaders.Names
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
 	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
@@ -174,7 +175,7 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 		domain:    domain,
 		anonymous: p.passes(), preflight: bool(p.Preflight), unsafePaths: bool(p.UnsafePaths),
 		absent: p.Absent.Status, invalid: p.Invalid.Status, invalidToken: p.Invalid.TokenStatus,
-		limits: compileLimits(p.Limits), refused: compileLimits(p.Refused),
+		limits: compileLimits(p.Limits), refused: compileLimits(p.Refused), quotaPath: p.QuotaPath,
 		headers: p.Headers.Names(), limitHeaders: ratelimit.Headers(p.LimitHeaders).Compile(),
 	}
 	for i := range p.Credentials {

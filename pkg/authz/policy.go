@@ -23,6 +23,7 @@ type Policy struct {
 	Headers     *IdentityHeaders `yaml:"headers" doc:"The request headers that tell the upstream who the client is." example:"{owner: x-auth-owner}"`
 	KeepHeaders []string         `yaml:"keep_headers" min:"1" doc:"Headers to keep, although applications may read another path, host or method from them." example:"[x-forwarded-host]"`
 
+	QuotaPath    string            `yaml:"quota_path" doc:"The path at which a client with a valid credential reads what is left of its limits." example:"/quota"`
 	LimitHeaders map[string]string `yaml:"limit_headers" doc:"Own headers of answers, by name, for the tightest limit of a request." example:"{X-Quota: \"{used}/{limit}\"}"`
 	// Position is where the section is, "file:line".
 	Position string `yaml:",position"`

@@ -27,6 +27,8 @@ type Request struct {
 	Metadata RequestMetadata
 	// TooLarge means that headers or extensions are missing, because there are too many. Such a request is refused.
 	TooLarge bool
+	// Quota is when the request reads the quota of its client. Default: QuotaByPath.
+	Quota QuotaReading
 }
 
 // MostHeaders and MostExtensions bound a request. Envoy passes on 100 headers, unless max_headers_count is set.

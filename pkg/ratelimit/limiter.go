@@ -26,6 +26,8 @@ type Query struct {
 	MaxHold int64
 	// Rules decide instead of the active rules, for descriptors that were made for them. Default: the active rules.
 	Rules *Rules
+	// Dry asks for the decision that the query would have now, and changes nothing: see Limiter.Dry.
+	Dry bool
 }
 
 // Config are the settings of a limiter.
@@ -80,23 +82,23 @@ type Limiter struct {
 	cache   *localCache // nil for none
 	waiting sync.Pool   // of *waiting, for DecideAll
 	dry     bool        // see Dry
+	forDry  *Limiter    // decides Dry queries
 }
 
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
-	l := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}
-	l.waiting.New = func() any { return &waiting{wait: newWait()} }
+	l, dry := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}, &Limiter{cfg: cfg, dry: true}
+	dry.cache, dry.forDry, l.forDry = l.cache, dry, dry
+	for _, limiter := range []*Limiter{l, dry} {
+		limiter.waiting.New = func() any { return &waiting{wait: newWait()} }
+	}
 	return l
 }
 
 // Dry returns a limiter that decides as l would now, and changes nothing: it charges no bucket, takes no place, counts
 // and reports nothing.
-func (l *Limiter) Dry() *Limiter {
-	dry := New(l.cfg)
-	dry.cache, dry.dry = l.cache, true
-	return dry
-}
+func (l *Limiter) Dry() *Limiter { return l.forDry }
 
 // Totals returns the counters that belong to no rule.
 func (l *Limiter) Totals() *Totals { return &l.totals }

@@ -67,6 +67,9 @@ type appliedLimit struct {
 // Plan finds the limits that apply to a query, and adds a request for them to the rounds, unless there are none. The
 // query and all that it refers to must not change until Finish has returned true.
 func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
+	if q.Dry {
+		l = l.forDry
+	}
 	p.limiter, p.query, p.rules = l, q, q.Rules
 	p.matches = slices.Grow(p.matches, len(q.Descriptors))[:len(q.Descriptors)]
 	if p.rules == nil {

@@ -55,8 +55,8 @@ func (d Decider) String() string {
 	}[d]
 }
 
-// undecided reports whether the store error policy decided.
-func (d Decider) undecided() bool {
+// Undecided reports whether the store error policy decided.
+func (d Decider) Undecided() bool {
 	return d == FromLastKnown || d == FromPolicyAllow || d == FromPolicyDeny
 }
 
@@ -282,7 +282,7 @@ func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
 	}
 	c.count(a, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {
-	case p.decider.undecided():
+	case p.decider.Undecided():
 		c.Undecided.Add(1)
 	case a.cached || p.decider == FromDenialCache && !a.Decision.Allowed:
 		c.Cached.Add(hits - min(hits, uint64(a.Decision.Remaining)))

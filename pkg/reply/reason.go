@@ -32,6 +32,7 @@ const (
 	ReasonRefusedTooOften Reason = "refused_too_often"
 	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys are unavailable.
 	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain.
+	ReasonQuota           Reason = "quota"     // no decision: a client has read its quota.
 )
 
 // refusal is the response to a refused request.
@@ -65,7 +66,7 @@ const invalidCredential = "The credential is not valid."
 
 // Reasons lists all reasons.
 func Reasons() []Reason {
-	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous}, maps.Keys(refusals))
+	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous, ReasonQuota}, maps.Keys(refusals))
 }
 
 // refusal returns the response for the reason. A reason without a row is denied.

@@ -95,6 +95,7 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(true, "headers=%s", strings.Join(headers[:], ","))
 	show(p.LimitHeaders != nil, "limit_headers=%s", ratelimit.Headers(p.LimitHeaders))
 	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
+	show(p.QuotaPath != "", "quota_path=%s", p.QuotaPath)
 	show(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
 }

@@ -19,7 +19,7 @@ const maxLogged = 256
 // shadowDenied is the reason in place of that of an allowed request that a limit in shadow would have denied.
 const shadowDenied reply.Reason = "shadow_denied"
 
-var verdicts = [...]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided"}
+var verdicts = [...]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided", authz.Answered: "answered"}
 
 // decision is what the lines of both services have in common.
 type decision struct {
@@ -56,14 +56,16 @@ func (d *decision) setLimit(res *ratelimit.Result) {
 	}
 	d.limit = d.status.Binding
 	for i := range res.Statuses {
-		if s := &res.Statuses[i]; s.ShadowDenied != nil && d.passes() {
+		if s := &res.Statuses[i]; s.ShadowDenied != nil && d.verdict == authz.Allowed && d.reason != shadowDenied {
 			d.status, d.limit, d.reason = s, s.ShadowDenied, shadowDenied
 		}
 	}
 }
 
-// passes reports whether the request is allowed, and would be without shadow mode.
-func (d *decision) passes() bool { return d.verdict == authz.Allowed && d.reason != shadowDenied }
+// passes reports whether the request is allowed, and would be without shadow mode, or reads the quota of its client.
+func (d *decision) passes() bool {
+	return d.verdict == authz.Answered || d.verdict == authz.Allowed && d.reason != shadowDenied
+}
 
 // who returns the attributes by which lines belong together.
 func (d *decision) who() []slog.Attr {

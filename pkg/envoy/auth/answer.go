@@ -31,7 +31,7 @@ type Answer struct {
 	removeQuery []string
 	// toClient are headers for the client.
 	toClient []reply.Header
-	// body is the body of a refusal.
+	// body is the body of an answer to the client.
 	body string
 }
 
@@ -47,10 +47,13 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	}
 	why := reason(d)
 	a.Status = why.SafeStatus(d.Status)
+	if d.Verdict == authz.Answered && r.Quota != authz.QuotaNever { // there, 200 would allow the request
+		a.Status = d.Status
+	}
 	a.toClient = why.AddRetryAfter(a.toClient)
 	// Envoy sets the content type of an answer without a body, and of a gRPC answer.
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
-	if r.GRPC() {
+	if r.GRPC() && d.Verdict != authz.Answered {
 		a.body = wire.ValidText(why.Sentence(d.Limits)) // sent instead of the body
 		if e := why.Exhausted(a.Status, d.Limits); e != nil {
 			a.toClient = appendGRPC(a.toClient, e)

@@ -13,6 +13,9 @@ import (
 // HTTPPath is the path_prefix of Envoy's http_service.
 const HTTPPath = "/check"
 
+// QuotaPath is the path to which Envoy routes requests for the quota of a client over HTTP.
+const QuotaPath = "/quota"
+
 // HTTPHeaders name the headers in which Envoy sends what http_service does not have. Envoy must set them with
 // authorization_request.headers_to_add, which replaces headers of the client. "" means that Envoy does not send it.
 type HTTPHeaders struct {
