@@ -127,7 +127,11 @@ func descriptorText(d *ratelimitv3.RateLimitDescriptor) string {
 func checkText(res *authv3.CheckResponse) string {
 	var b strings.Builder
 	if denied := res.GetDeniedResponse(); res.GetStatus().GetCode() != int32(codes.OK) {
-		fmt.Fprintf(&b, "denied: %d %s\n", denied.GetStatus().GetCode(), http.StatusText(int(denied.GetStatus().GetCode())))
+		status, word := int(denied.GetStatus().GetCode()), "denied"
+		if status == http.StatusOK { // the service itself answers the client: quota_path
+			word = "answered"
+		}
+		fmt.Fprintf(&b, "%s: %d %s\n", word, status, http.StatusText(status))
 		for _, h := range denied.GetHeaders() {
 			writeHeader(&b, "", h.GetHeader())
 		}
