@@ -100,9 +100,7 @@ func (f *Flow) Checks(next http.Handler) http.Handler {
 			return
 		}
 		f.warnOfHTTP()
-		request := auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)
-		request.Quota = authz.QuotaNever // the answer would allow the request
-		f.check(w, r, auth.HTTPPath, request)
+		f.check(w, r, auth.HTTPPath, auth.HTTPRequest(r, path, f.cfg.HTTP.Headers))
 	})
 }
 

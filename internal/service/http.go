@@ -63,8 +63,8 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	return servers
 }
 
-// mainHandler serves /json, which decides, /quota, which shows a client its quota, /healthcheck and /readyz, which report
-// whether this replica accepts requests, and /livez, which always answers.
+// mainHandler serves /json, which decides, and /quota, which shows a client its quota. /healthcheck and /readyz report
+// whether this replica accepts requests, and /livez always answers.
 func mainHandler(serveJSON http.Handler, serveQuota http.HandlerFunc, h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", serveJSON)

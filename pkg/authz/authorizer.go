@@ -99,7 +99,7 @@ type Pending struct {
 
 	facts  facts
 	policy *policy      // nil if no policy applies
-	quota  bool         // the request reads the quota of its client
+	quota  bool         // see readsQuota
 	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
 	now    bool         // the decision must not take long
 	// entries, limits and body are memory: of the entries of the query, of the rate limit headers, and of the body.

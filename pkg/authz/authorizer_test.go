@@ -36,9 +36,9 @@ import (
 // ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice. Other words are host=,
 // source=, principal=, ext.<name>= and meta.<ns>.<key>=. The words headers=, extensions= and values= add that number of
 // headers, extensions and values of metadata. The word tcp makes the request one without HTTP, and nohold one that
-// cannot be held. quota=always and quota=never are a Request.Quota. A section after | is compared if it is there. It has
-// the headers set on the request, the removed headers and query parameters, the headers for the client, the body, or
-// the remaining requests of the descriptors.
+// cannot be held. quota=always and quota=never are a Request.Quota. A section after | is compared if it is there. It
+// has the headers set on the request, the removed headers and query parameters, the headers for the client, the body,
+// or the remaining requests of the descriptors.
 func TestAuthorizer(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -100,6 +100,45 @@ func TestPeeksAndRefundsAreNoHits(t *testing.T) {
 	}
 }
 
+// TestDryQueriesChangeNothing sends dry queries beside others in one batch: the others are decided as without them, and
+// only they are counted.
+func TestDryQueriesChangeNothing(t *testing.T) {
+	t.Parallel()
+	missed := 0
+	limiter, rules := newLimiter(t, ratelimit.Config{
+		Missed: func(*ratelimit.Rules, string, []descriptors.Entry) { missed++ },
+	}, ratelimit.RulesOptions{}, "{domain: test, descriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 2}}]}")
+	var queries []ratelimit.Query
+	for _, d := range []string{"k=v", "k=v", "k=v", "k=v", "k=v", "other=v"} {
+		queries = append(queries, query(t, d))
+		queries[len(queries)-1].Dry = len(queries)%2 == 0
+	}
+	results := make([]ratelimit.Result, len(queries))
+	limiter.DecideAll(t.Context(), queries, results)
+	var got []string
+	for i := range results {
+		text := fmt.Sprint(results[i].Allowed)
+		for _, a := range results[i].Limits {
+			text += fmt.Sprint(" ", a.Decision.Remaining)
+			if a.Bucket != nil {
+				text += fmt.Sprint(" used ", a.Bucket.Used)
+			}
+		}
+		got = append(got, text)
+	}
+	want := []string{"true 1", "true 0 used 1", "true 0", "false 0 used 2", "false 0", "true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c := rules.All()[0].Limits[0].Counters
+	if allowed, denied := c.Allowed.Descriptors(), c.Denied.Descriptors(); allowed != 2 || denied != 1 || missed != 0 {
+		t.Errorf("%d descriptors allowed, %d denied, %d missed; want 2, 1 and 0", allowed, denied, missed)
+	}
+	if decided := limiter.Totals().Decided[ratelimit.FromStore].Load(); decided != 3 {
+		t.Errorf("%d requests are counted as decided, want 3", decided)
+	}
+}
+
 // TestShadowBesideIsCounted checks that a limit in shadow beside others counts only what it would have denied, under
 // its own name. The others count as they do without it.
 func TestShadowBesideIsCounted(t *testing.T) {

@@ -19,7 +19,9 @@ const maxLogged = 256
 // shadowDenied is the reason in place of that of an allowed request that a limit in shadow would have denied.
 const shadowDenied reply.Reason = "shadow_denied"
 
-var verdicts = [...]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided", authz.Answered: "answered"}
+var verdicts = [...]string{
+	authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided", authz.Answered: "answered",
+}
 
 // decision is what the lines of both services have in common.
 type decision struct {

@@ -340,8 +340,12 @@ func (f failing) Start(ctx context.Context, requests []bucket.Request, outcomes 
 // send sends a request of the cases.
 func (s *services) send(t *testing.T, words []string) {
 	t.Helper()
-	if words[0] == "check" {
-		r := httptest.NewRequestWithContext(t.Context(), words[1], auth.HTTPPath+words[2], nil)
+	if words[0] == "check" || words[0] == "quota" {
+		prefix, serve := auth.HTTPPath, s.flow.Checks(nil).ServeHTTP
+		if words[0] == "quota" {
+			prefix, serve = "", s.flow.ServeQuota
+		}
+		r := httptest.NewRequestWithContext(t.Context(), words[1], prefix+words[2], nil)
 		r.Header.Set("x-source", "192.0.2.1")
 		for _, word := range words[3:] {
 			name, value, _ := strings.Cut(word, ":")
@@ -354,7 +358,7 @@ func (s *services) send(t *testing.T, words []string) {
 				r.Header.Set(name, value)
 			}
 		}
-		s.flow.Checks(nil).ServeHTTP(httptest.NewRecorder(), r)
+		serve(httptest.NewRecorder(), r)
 		return
 	}
 	m := &rlsv3.RateLimitRequest{Domain: words[0]}

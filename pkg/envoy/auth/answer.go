@@ -2,6 +2,7 @@ package auth
 
 import (
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	why := reason(d)
 	a.Status = why.SafeStatus(d.Status)
 	if d.Verdict == authz.Answered && r.Quota != authz.QuotaNever { // there, 200 would allow the request
-		a.Status = d.Status
+		a.Status = http.StatusOK
 	}
 	a.toClient = why.AddRetryAfter(a.toClient)
 	// Envoy sets the content type of an answer without a body, and of a gRPC answer.

@@ -167,6 +167,12 @@ var goldenDecisions = map[string]authz.Decision{
 		Verdict: authz.Undecided, Reason: reply.ReasonUndecided,
 		ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
 	},
+	// Over HTTP, its status would allow the request.
+	"quota": {
+		Verdict: authz.Answered, Reason: reply.ReasonQuota, Status: 200, Domain: "shop", Identity: credential.Identity{Owner: "ann"},
+		ToClient: []reply.Header{{Name: "cache-control", Value: "no-store"}},
+		Body:     []byte(`{"limits":[]}`), ContentType: reply.QuotaType,
+	},
 	// The following are mistakes of an authorizer.
 	"status_of_a_success": {Reason: reply.ReasonDenied, Status: 200},
 	"status_of_an_error":  {Reason: reply.ReasonDenied, Status: 503},
