@@ -169,7 +169,8 @@ var goldenDecisions = map[string]authz.Decision{
 	},
 	// Over HTTP, its status would allow the request.
 	"quota": {
-		Verdict: authz.Answered, Reason: reply.ReasonQuota, Status: 200, Domain: "shop", Identity: credential.Identity{Owner: "ann"},
+		Verdict: authz.Answered, Reason: reply.ReasonQuota, Status: 200, Domain: "shop",
+		Identity: credential.Identity{Owner: "ann"},
 		ToClient: []reply.Header{{Name: "cache-control", Value: "no-store"}},
 		Body:     []byte(`{"limits":[]}`), ContentType: reply.QuotaType,
 	},

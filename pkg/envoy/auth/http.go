@@ -32,8 +32,8 @@ func CutHTTPPath(r *http.Request) (path string, ok bool) {
 	return path, ok && (strings.HasPrefix(path, "/") || path == "*") // * is the path of OPTIONS for a whole server
 }
 
-// HTTPRequest returns a request of Envoy for a path. It reads no quota, because status 200 would allow it. Its domain is
-// always the default one: over gRPC the route names another, but here the name would come from the client.
+// HTTPRequest returns a request of Envoy for a path. It reads no quota, because status 200 would allow it. Its domain
+// is always the default one: over gRPC the route names another, but here the name would come from the client.
 func HTTPRequest(r *http.Request, path string, from HTTPHeaders) *authz.Request {
 	req := &authz.Request{
 		HTTP: true, Method: r.Method, Host: r.Host, Path: path, Quota: authz.QuotaNever,

@@ -19,8 +19,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// FuzzResponse checks the answers for any request and decision, over gRPC and over HTTP. The answer is a message, only
-// an allowed one has status OK (over gRPC, also the HTTP status of a quota), no header is both set and removed, and none breaks its message.
+// FuzzResponse checks the answers for any request and decision, over gRPC and over HTTP. The answer is a message. Only
+// an allowed one has status OK; over gRPC, that is not the HTTP status, which a quota has, too. No header is both set
+// and removed, and none breaks its message.
 func FuzzResponse(f *testing.F) {
 	f.Add(marshal(f, parse(f, fullRequest)), uint8(1), 0,
 		"owner\xff", "x-owner", "a\r\nb: c", "x_owner", "key", "body\xff", int64(5))
