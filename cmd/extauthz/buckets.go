@@ -17,11 +17,12 @@ import (
 func (p *program) buckets() *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "buckets",
-		Short: "Reset buckets in Redis",
-		Long: "extauthz buckets shows and resets buckets in Redis.\n" +
-			"It finds them by the rules and settings of the service.",
-		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
-	}, p.bucketsReset())
+		Short: "Show and reset buckets",
+		Long: "extauthz buckets top shows the hottest buckets of running services.\n" +
+			"extauthz buckets reset shows and resets buckets in Redis. It finds them by the rules and settings of the service.",
+		Example: "  extauthz buckets top\n" +
+			"  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
+	}, p.bucketsReset(), p.bucketsTop())
 }
 
 func (p *program) bucketsReset() *cobra.Command {

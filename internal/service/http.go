@@ -48,7 +48,7 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	s, main, debug := r.Settings, l.guarded["http"], l.guarded["debug"]
 	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ready)))
 	profiles := s.Listeners.Pprof && l.pprof == nil
-	add("debug", debug, notFromPages(debug, debugHandler(r.registry, r.source.serve, r.ready, profiles).ServeHTTP))
+	add("debug", debug, notFromPages(debug, r.debugHandler(profiles).ServeHTTP))
 	if prometheus := l.guarded["prometheus"]; prometheus != nil {
 		add("Prometheus", prometheus, metricsHandler(r.registry, string(s.Telemetry.PrometheusPath)))
 		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
@@ -75,19 +75,21 @@ func addHealth(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
-// debugHandler serves pages for operators: the active rules, metrics, health and profiles.
-func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, withProfiles bool) http.Handler {
-	index := "/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
+// debugHandler serves pages for operators: the active rules, the hottest keys, metrics, health and profiles.
+func (r *requests) debugHandler(withProfiles bool) http.Handler {
+	index := "/rlconfig      the active rules\n/top           the keys that are hot, near or over their limit\n" +
+		"/shadow        what limits in shadow would deny\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {
 		profiles = profilesHandler()
 		index += "/debug/pprof/  profiles\n"
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/rlconfig", rules)
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/rlconfig", r.source.serve)
+	r.addHot(mux)
+	mux.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	mux.Handle("/debug/pprof/", profiles)
-	addHealth(mux, h)
+	addHealth(mux, r.ready)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
 	return mux
 }
