@@ -22,8 +22,9 @@ func (p *program) buckets() *cobra.Command {
 		Short: "Show and reset buckets",
 		Long: "extauthz buckets shows what clients have used of their limits, and gives them the full limit again.\n" +
 			"It finds the buckets by the rules and settings of the service.",
-		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711",
-	}, p.bucketsShow(), p.bucketsReset())
+		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +
+			"  extauthz buckets top",
+	}, p.bucketsShow(), p.bucketsTop(), p.bucketsReset())
 }
 
 func (p *program) bucketsShow() *cobra.Command {

@@ -135,7 +135,7 @@ func askDebug(ctx context.Context, address, path string, body []byte, v any) err
 	}
 	res, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("%w: is it the debug listener (DEBUG_PORT, 6070 by default) of a running service?", err)
+		return fmt.Errorf("%w: want the debug port of a running extauthz (DEBUG_PORT, 6070 by default)", err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxDebugAnswer))

@@ -63,7 +63,7 @@ descriptors:
 			wants: []string{"requset"}},
 		{name: "rules and a service", args: []string{rules, "--debug", "localhost:1"}, code: 2, wants: []string{"leave out"}},
 		{name: "no service", args: []string{"--debug", "localhost:1"}, code: 1, wants: []string{
-			"is it the debug listener (DEBUG_PORT, 6070 by default)",
+			"want the debug port of a running extauthz (DEBUG_PORT, 6070 by default)",
 		}},
 		{name: "no rules", args: []string{rules + "none", "--domain", "shop", "--descriptor", "a=b"}, code: 1,
 			wants: []string{"no such file"}},

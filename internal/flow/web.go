@@ -133,7 +133,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, method string, requ
 	ctx, cancel := context.WithTimeout(r.Context(), f.cfg.HTTP.Timeout)
 	defer cancel()
 	b := f.newSingle(ctx)
-	b.keep = true
+	b.keep, b.began = true, arrived
 	c := b.add(Check, "")
 	c.deadline, _ = ctx.Deadline()
 	c.check.request = request

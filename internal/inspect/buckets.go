@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -26,6 +27,10 @@ type Bucket struct {
 	Refused  bool `json:"refused,omitempty"`
 	Replaced bool `json:"replaced,omitempty"`
 	Shadow   bool `json:"shadow,omitempty"`
+	// DeniedSince is the first denial of the present run, as the service has seen it, and Denials their number since. They
+	// are zero if the last request was allowed.
+	DeniedSince time.Time `json:"denied_since,omitzero"`
+	Denials     uint64    `json:"denials,omitempty"`
 }
 
 // Asked is a bucket, and what a request would do to it.
@@ -71,6 +76,7 @@ func askedOf(rule string, a *ratelimit.Applied) Asked {
 	b.Rule, b.Reset = rule, seconds(a.Decision.ResetAfter)
 	if s := a.Bucket; s != nil {
 		b.Key, b.Used, b.Capacity, b.Charge = s.Key, s.Used, s.Capacity, s.Charge
+		b.DeniedSince, b.Denials = s.DeniedSince, s.Denials
 	}
 	return b
 }
@@ -89,10 +95,17 @@ func (b *Asked) text() string {
 	if b.Shadow {
 		parts = append(parts, "in shadow")
 	}
+	if b.Denials > 0 {
+		parts = append(parts, b.denied())
+	}
 	if b.Quota {
 		parts = append(parts, "a quota")
 	}
 	return b.Limit + ": " + strings.Join(parts, ", ")
+}
+
+func (b *Bucket) denied() string {
+	return fmt.Sprintf("denied since %s (%d)", b.DeniedSince.Format(time.RFC3339), b.Denials)
 }
 
 // Row returns the bucket as a row of a table: limit, usage, reset, and key.
@@ -109,6 +122,9 @@ func (b *Bucket) Row() []string {
 	reset := "full quota"
 	if b.Used > 0 {
 		reset = fmt.Sprintf("reset in %.0f s", math.Ceil(b.Reset))
+	}
+	if b.Denials > 0 {
+		reset += ", " + b.denied()
 	}
 	return []string{b.Limit + kind, fmt.Sprintf("%d of %d used", b.Used, b.Capacity), reset, fmt.Sprintf("%q", b.Key)}
 }

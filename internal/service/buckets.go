@@ -138,7 +138,9 @@ func (r *requests) look(ctx context.Context, found []ratelimit.Located) (all []i
 		if err := outcomes[i].Err; err != nil {
 			return nil, fmt.Errorf("%s: %w", found[i].Take.Key, err)
 		}
-		if b := inspect.BucketOf(&found[i], &outcomes[i]); b.Used > 0 || !found[i].Refused && !found[i].Replaced {
+		b := inspect.BucketOf(&found[i], &outcomes[i])
+		b.DeniedSince, b.Denials = r.limiter.DeniedSince(b.Key)
+		if b.Used > 0 || !found[i].Refused && !found[i].Replaced {
 			all = append(all, b)
 		}
 	}

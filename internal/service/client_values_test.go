@@ -33,6 +33,7 @@ descriptors:
   - {key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: path, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: from_client, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: in_shadow, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
 authz:
   credentials:
     - api_key: {header: x-api-key}
@@ -40,6 +41,7 @@ authz:
   limits:
     - actions: [{credential: {field: owner}}]
     - actions: [{request_headers: {header: "x-any", key: path}}]
+    - actions: [{request_headers: {header: "x-any", key: in_shadow}}]
 `
 
 // TestClientValuesAreNotLogged sends a value in every place that a client can choose, to every service. At DEBUG the
@@ -65,10 +67,11 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 					env.Redis.Main.URL = server.Addr
 				}
 				key := keys(t, env, "create", "--file", env.Keys.File, "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
-				grpcAddr, httpAddr, _, out := start(t, env)
+				grpcAddr, httpAddr, debugAddr, out := start(t, env)
 				for range 2 { // the second is over the limit
 					sendChosen(t, grpcAddr, httpAddr, key)
 				}
+				checkPages(t, debugAddr, key, values == "true")
 				if server != nil {
 					server.Kill()
 					sendChosen(t, grpcAddr, httpAddr, key)
@@ -95,6 +98,23 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkPages reads the pages of the debug port. Those of hot keys have values of clients if that is allowed, the others
+// never.
+func checkPages(t *testing.T, debugAddr, key string, allowed bool) {
+	t.Helper()
+	for _, page := range []string{"/top", "/shadow", "/", "/rlconfig", "/metrics"} {
+		_, body := get(t, "http://"+debugAddr+page)
+		hot := page == "/top" || page == "/shadow"
+		if got := strings.Contains(strings.ToLower(body), chosen); got != (hot && allowed) {
+			t.Errorf("that %s has a client's value is %t:\n%s", page, got, body)
+		}
+		if strings.Contains(body, key) || hot && (!strings.Contains(body, `"state": "over"`) ||
+			!strings.Contains(body, `"denied_since": "20`)) {
+			t.Errorf("%s has the key, or no key over its limit:\n%s", page, body)
+		}
 	}
 }
 
@@ -126,7 +146,7 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 				Address: &core.Address{Address: &core.Address_SocketAddress{
 					SocketAddress: &core.SocketAddress{Address: "fd00::abcd"},
 				}}}
-			_, err := auth.NewAuthorizationClient(conn).Check(ctx, &auth.CheckRequest{Attributes: &auth.AttributeContext{
+			res, err := auth.NewAuthorizationClient(conn).Check(ctx, &auth.CheckRequest{Attributes: &auth.AttributeContext{
 				Source: peer, ContextExtensions: map[string]string{"domain": "shop"},
 				Request: &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{
 					Method: "METHOD-" + chosen, Host: "host-" + chosen + ".example", Path: "/path-" + chosen + "?q=query-" + chosen,
@@ -135,6 +155,11 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 			}})
 			if err != nil {
 				t.Fatal(err)
+			}
+			for name, value := range res.GetDynamicMetadata().GetFields() {
+				if name != "owner" && name != "plan" && strings.Contains(value.GetStringValue(), chosen) {
+					t.Errorf("%s in the metadata has a client's value: %s", name, value)
+				}
 			}
 			req, err := http.NewRequestWithContext(ctx, "METHOD-"+chosen,
 				"http://"+httpAddr+"/check/path-"+chosen+"?q=query-"+chosen, strings.NewReader("body-"+chosen))

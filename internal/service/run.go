@@ -176,6 +176,9 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
 	deciding.Missed, deciding.Clock = telemetry.LogMisses(rules.log), rules.Clock
+	if clock := rules.Clock; clock != nil {
+		deciding.Now = func() time.Time { return time.UnixMicro(clock()) }
+	}
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,

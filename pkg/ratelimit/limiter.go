@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
@@ -69,6 +70,8 @@ type Config struct {
 	LocalCache int
 	// Clock returns the time of the local cache, in µs. Default: the monotonic clock.
 	Clock func() int64
+	// Now returns the time of a denial, for Result.DeniedSince. Default: Rounds.At.
+	Now func() time.Time
 }
 
 // DefaultNearLimitRatio is the default of Config.NearLimitRatio.
@@ -79,6 +82,7 @@ type Limiter struct {
 	cfg     Config
 	totals  Totals
 	misses  *misses
+	sketch  *sketch
 	cache   *localCache // nil for none
 	waiting sync.Pool   // of *waiting, for DecideAll
 	dry     bool        // see Dry
@@ -89,7 +93,8 @@ type Limiter struct {
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
 	l, dry := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}, &Limiter{cfg: cfg, dry: true}
-	dry.cache, dry.forDry, l.forDry = l.cache, dry, dry
+	l.sketch = newSketch(cfg.Now)
+	dry.cache, dry.sketch, dry.forDry, l.forDry = l.cache, l.sketch, dry, dry
 	for _, limiter := range []*Limiter{l, dry} {
 		limiter.waiting.New = func() any { return &waiting{wait: newWait()} }
 	}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -16,6 +17,9 @@ type Bucket struct {
 	Used, Capacity int64
 	// Charge is the units that a decision would charge now.
 	Charge int64
+	// DeniedSince and Denials are those of Limiter.DeniedSince.
+	DeniedSince time.Time
+	Denials     uint64
 }
 
 // bucketOf returns what a Dry request has seen of the bucket of take i.
