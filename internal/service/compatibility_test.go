@@ -142,6 +142,7 @@ func (c comparison) run(t *testing.T, mode string, store map[string]string) {
 	t.Cleanup(func() { _ = memory.Close() })
 	deciding := decisions(s, live)
 	deciding.Store, deciding.Fallback, deciding.Clock = memory, memory, now.Load
+	deciding.Now = func() time.Time { return time.UnixMicro(now.Load()) }
 	if s.UsesRedis() {
 		redis, err := redisstore.New(redisstore.Config{URL: s.Redis.Main.URL, Timeout: time.Minute})
 		if err != nil {
