@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -22,10 +23,10 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *settings.Settings, live *rules.Live, keys *apikey.Keys, log *slog.Logger,
+	s *settings.Settings, live *rules.Live, keys *apikey.Keys, now func() time.Time, log *slog.Logger,
 ) *authorization {
 	a := &authorization{log: log}
-	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
+	a.tokens = jwt.New(jwt.Config{Now: now, OnReading: func(r jwt.Reading) {
 		message := "cannot read the keys of an issuer; its previous keys stay active"
 		if r.Keys == 0 {
 			message = "cannot read the keys of an issuer; it has no keys yet, so requests with its tokens get 503"

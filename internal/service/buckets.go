@@ -59,7 +59,7 @@ func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *r
 	live.Activate(loaded.first, nil)
 	var own *ratelimit.LimitSpec
 	if s.Keys.Configured() || loaded.sample {
-		keys, err := openKeys(ctx, s, loaded, log)
+		keys, err := openKeys(ctx, s, loaded, nil, log)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -104,6 +105,9 @@ func (o *Offline) SetKeys(keys map[string]apikey.Record) {
 	}
 	o.keys.demo.Replace(records)
 }
+
+// Active returns the rules by which it decides.
+func (o *Offline) Active() *rules.Active { return o.live.Active() }
 
 // Close closes what was opened.
 func (o *Offline) Close() {
