@@ -35,17 +35,19 @@ const (
 type Program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       bool // Stderr is a terminal
-	Width          int  // columns of the terminal that Stdout is, 0 for another file
+	Terminal       bool     // Stderr is a terminal
+	Width          int      // columns of the terminal that Stdout is, 0 for another file
+	Screen         *os.File // that terminal, nil for another file
+	Color          bool     // the terminal may show colors
 }
 
 // OfProcess returns the program that this process runs.
 func OfProcess() Program {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		width = 0
+	p := Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr)}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		p.Width, p.Screen, p.Color = width, os.Stdout, os.Getenv("NO_COLOR") == "" // https://no-color.org
 	}
-	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Width: width}
+	return p
 }
 
 // Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.
@@ -191,11 +193,25 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
 		return fmt.Errorf("unknown flag -%s: write --%s", word, word)
 	}
+	return fmt.Errorf("--%s %q: %w", flag.Name, value, wanted(invalid))
+}
+
+// wanted returns what is wanted in place of a wrong value of a flag.
+func wanted(invalid *pflag.InvalidValueError) error {
 	err := errors.Unwrap(invalid)
 	if _, ok := errors.AsType[*strconv.NumError](err); ok {
-		err = errors.New("want a whole number")
+		return errors.New("want a whole number")
 	}
-	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
+	return err
+}
+
+// SetFlag sets a flag to a value that no command line has. The error names what is wanted, and not the flag.
+func SetFlag(flags *pflag.FlagSet, name, value string) error {
+	err := flags.Set(name, value)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return wanted(invalid)
+	}
+	return err
 }
 
 // isTerminal reports whether a file is a terminal, where an operator can press Ctrl-C.
