@@ -144,13 +144,15 @@ func (p *parser) expect(s *Step, verb string, words []word) {
 		switch name, value := cutAny(words[0].text, "=:"); {
 		case w.text == "no" && prefixed:
 			e.label, e.want, e.never = strings.ToLower(words[0].text)+":", "*", true
-			e.got = header(e.label, false)
-		case prefixed || strings.HasPrefix(w.text, name+":") && name != "":
+			e.got = clientHeader(e.label)
+		case prefixed && !strings.HasPrefix(words[0].text, name+":"):
+			p.fail(words[0], suggest.Quoted(words[0].text)+" is no header", "write `upstream NAME:VALUE`")
+		case prefixed:
+			e.label, e.want = "upstream "+strings.ToLower(name)+":", value
+			e.got = func(o *outcome) []string { return valuesOf(o.upstream, strings.ToLower(name)+":") }
+		case strings.HasPrefix(w.text, name+":") && name != "":
 			e.label, e.want = strings.ToLower(name)+":", value
-			e.got = header(e.label, prefixed)
-			if e.label == ":" || !strings.HasPrefix(words[0].text, name+":") {
-				p.fail(words[0], suggest.Quoted(words[0].text)+" is no header", "write `upstream NAME:VALUE`")
-			}
+			e.got = clientHeader(e.label)
 		case slices.Contains(verdicts, w.text):
 			e.each, e.got = true, func(o *outcome) []string { return []string{o.Verdict} }
 		case isStatus.MatchString(w.text) && verb != "limit":
@@ -160,8 +162,10 @@ func (p *parser) expect(s *Step, verb string, words []word) {
 		case name != w.text && (slices.Contains(facts, name) || strings.HasPrefix(name, "remaining.")):
 			e.label, e.want, e.got = name+"=", value, fact(name)
 		default:
-			p.unknown(word{name, w.column, w.length}, "expectation", slices.Concat(verdicts, facts),
-				"or a status such as 401 (of `check`), a header such as `retry-after:12`, `upstream NAME:VALUE`, `no NAME`")
+			meant := map[string]string{"ok": verdicts[0], "denied": verdicts[1], "over_limit": verdicts[1]}[w.text]
+			p.unknown(word{name, w.column, len([]rune(name))}, "expectation", slices.Concat(verdicts, facts),
+				"or a status such as 401 (of `check`), a header such as `retry-after:12`, `upstream NAME:VALUE`, `no NAME`",
+				suggest.DidYouMean(meant, verdicts))
 		}
 		s.expected = append(s.expected, e)
 	}
@@ -175,18 +179,17 @@ func cutAny(text, chars string) (before, after string) {
 	return text, ""
 }
 
-// header returns the values of a header for the client or the upstream. Its label is "name:".
-func header(label string, upstream bool) func(o *outcome) []string {
-	return func(o *outcome) (values []string) {
-		list := o.client
-		if upstream {
-			list = o.upstream
+// clientHeader returns the values of a header for the client. Its label is "name:".
+func clientHeader(label string) func(o *outcome) []string {
+	return func(o *outcome) []string { return valuesOf(o.client, label) }
+}
+
+// valuesOf returns the values of the headers in a list that begin with a label.
+func valuesOf(list []string, label string) (values []string) {
+	for _, h := range list {
+		if value, ok := strings.CutPrefix(h, label); ok {
+			values = append(values, value)
 		}
-		for _, h := range list {
-			if value, ok := strings.CutPrefix(h, label); ok {
-				values = append(values, value)
-			}
-		}
-		return values
 	}
+	return values
 }

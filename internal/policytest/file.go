@@ -25,7 +25,7 @@ import (
 const (
 	MaxFile     = 1 << 20 // bytes
 	maxTimes    = 10_000  // of one line
-	maxRequests = 1_000_000
+	maxRequests = 100_000
 	maxTime     = 36_500 * command.Day
 	maxProblems = 50
 )
@@ -229,11 +229,13 @@ func (p *parser) key(text word, fields []word) {
 	flags.BoolVar(&r.Disabled, "disabled", false, "")
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	before := len(p.problems)
 	for _, w := range fields {
 		name, value, found := strings.Cut(w.text, "=")
 		switch {
 		case !slices.Contains(names, name):
-			p.unknown(w, "field", names, "write `key TEXT owner=NAME`, with a word with spaces in quotes")
+			p.unknown(word{name, w.column, len([]rune(name))}, "field", names,
+				"write `key TEXT owner=NAME`, with a word with spaces in quotes")
 		case !found:
 			p.fail(w, "the field "+suggest.Quoted(name)+" without a value", "write `"+name+"=VALUE`")
 		default:
@@ -250,6 +252,7 @@ func (p *parser) key(text word, fields []word) {
 		twice = twice || other.ID == r.ID
 	}
 	switch {
+	case len(p.problems) > before: // what is missing may be in a word with a mistake
 	case err != nil:
 		p.fail(text, err.Error())
 	case r.Limit == nil && *limit != ratelimit.LimitSpec{}:
@@ -323,7 +326,7 @@ func (p *parser) step(words []word) {
 		return is
 	})
 	if p.requests += s.Times; p.requests > maxRequests {
-		p.fail(verb, "the file sends more than 1,000,000 requests", "use `hits N` in place of repetitions, or split the file")
+		p.fail(verb, "the file sends more than 100,000 requests", "use `hits N` in place of repetitions, or split the file")
 	}
 	switch {
 	case verb.text != "request":

@@ -33,7 +33,7 @@ type first struct {
 // many hits as its limit allows and one more, and each access rule without and with an API key.
 func First(ctx context.Context, s *settings.Settings, path string, paths []string) (string, error) {
 	f := &first{ctx: ctx, settings: s, rules: paths, names: map[string]bool{}}
-	o, err := (&File{Rules: paths}).open(ctx, s)
+	o, err := (&File{Rules: paths, Start: defaultStart}).open(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func First(ctx context.Context, s *settings.Settings, path string, paths []strin
 		}
 	}
 	for _, domain := range slices.Sorted(maps.Keys(set.Policies)) {
-		if err := f.test(domain+": who may call", checks(domain, set.Policies[domain])...); err != nil {
+		if err := f.test(domain+": who may call", checks(domain, len(set.Policies), set.Policies[domain])...); err != nil {
 			return "", err
 		}
 	}
@@ -115,11 +115,16 @@ func keyHeader(p *authz.Policy) string {
 	return ""
 }
 
-// checks returns requests to each access rule of a policy, and to a path that has none.
-func checks(domain string, p *authz.Policy) (list []string) {
-	domain, _ = quote(domain)
+// checks returns requests to each access rule of a policy, and to a path that has none. A policy that is the only one
+// needs no domain.
+func checks(domain string, policies int, p *authz.Policy) (list []string) {
+	end := ""
+	if policies > 1 {
+		domain, _ = quote(domain)
+		end = " domain " + domain
+	}
 	for _, a := range append(slices.Clone(p.Access), authz.Access{}) {
-		method, path, host := "GET", "/any", ""
+		method, path, end := "GET", "/any", end
 		if len(a.Methods) > 0 {
 			method = a.Methods[0]
 		}
@@ -127,9 +132,9 @@ func checks(domain string, p *authz.Policy) (list []string) {
 			path, _ = quote(placeholder.ReplaceAllString(text, "any"))
 		}
 		if len(a.Hosts) > 0 {
-			host = " host " + strings.ReplaceAll(a.Hosts[0], "*", "any")
+			end += " host " + strings.ReplaceAll(a.Hosts[0], "*", "any")
 		}
-		request := "check " + method + " " + path + host + " domain " + domain
+		request := "check " + method + " " + path + end
 		list = append(list, request)
 		if key := keyHeader(p); key != "" {
 			list = append(list, request+" "+key)

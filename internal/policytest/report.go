@@ -15,33 +15,28 @@ type Paint func(text string, color int) string
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer, paint Paint) {
-	tests, failed := 0, 0
 	for _, s := range r.Files {
-		requests, failedHere := 0, 0
+		requests, failed := 0, 0
 		for _, t := range s.Tests {
 			requests += t.Requests
 			if !t.OK {
-				failedHere++
+				failed++
 				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.File, t.Line, printable(t.Name))
 			}
 			for i := range t.Failures {
 				t.Failures[i].write(w)
 			}
 		}
-		tests, failed = tests+len(s.Tests), failed+failedHere
 		if reason := s.reason(); reason != "" {
 			fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.File, reason)
 			continue
 		}
-		word := paint("ok", 32) + "  "
-		if failedHere > 0 {
-			word = paint("FAIL", 31)
+		word, of := paint("ok", 32)+"  ", ""
+		if failed > 0 {
+			word, of = paint("FAIL", 31), fmt.Sprintf("%d of ", failed)
 		}
-		fmt.Fprintf(w, "%s %s: %s, %s\n", word, s.File, suggest.Counted(len(s.Tests), "test"),
+		fmt.Fprintf(w, "%s %s: %s%s, %s\n", word, s.File, of, suggest.Counted(len(s.Tests), "test"),
 			suggest.Counted(requests, "request"))
-	}
-	if failed > 0 {
-		fmt.Fprintf(w, "%d of %s failed\n", failed, suggest.Counted(tests, "test"))
 	}
 	r.Coverage.write(w, paint)
 }

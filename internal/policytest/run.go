@@ -181,6 +181,7 @@ type session struct {
 // open opens a session with empty buckets. The caller must close it.
 func (f *File) open(ctx context.Context, s *settings.Settings) (o *session, err error) {
 	o = &session{file: f}
+	o.clock.Store(f.Start.UnixMicro())
 	o.Offline, err = service.OpenOffline(ctx, service.OfflineConfig{
 		Config: service.Config{Settings: s, Stderr: io.Discard, Clock: o.clock.Load}, Rules: f.Rules,
 	})
@@ -188,12 +189,15 @@ func (f *File) open(ctx context.Context, s *settings.Settings) (o *session, err 
 		return nil, err
 	}
 	o.SetKeys(f.Keys)
+	o.ReadKeys()
 	return o, nil
 }
 
 // send sends the request of a step once. The explanation is that of the moment before.
 func (o *session) send(ctx context.Context, s *Step) (got *outcome, why *inspect.Explanation) {
-	o.clock.Store(o.file.Start.Add(s.At).UnixMicro())
+	if at := o.file.Start.Add(s.At).UnixMicro(); o.clock.Swap(at) != at {
+		o.ReadKeys()
+	}
 	why = o.Explain(ctx, s.Method, s.Message)
 	return newOutcome(s.Method, o.Decide(ctx, s.Method, s.Message)), why
 }

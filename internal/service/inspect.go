@@ -58,7 +58,7 @@ type OfflineConfig struct {
 // OpenOffline opens all that decides requests. The caller must close it.
 func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	s := *cfg.Settings
-	s.Memory.SnapshotPath = "" // it belongs to a running service
+	s.Memory.SnapshotPath, s.Telemetry.Tracing = "", false // both belong to a running service
 	cfg.Settings = &s
 	base, err := newProcess(cfg.Config)
 	if err != nil {
@@ -105,6 +105,9 @@ func (o *Offline) SetKeys(keys map[string]apikey.Record) {
 	}
 	o.keys.demo.Replace(records)
 }
+
+// ReadKeys reads the keys of issuers again, as a service does from time to time. A virtual clock that leaps needs it.
+func (o *Offline) ReadKeys() { o.check.tokens.Refresh() }
 
 // Active returns the rules by which it decides.
 func (o *Offline) Active() *rules.Active { return o.live.Active() }

@@ -30,8 +30,8 @@ type Config struct {
 	Stderr io.Writer
 	// Terminal is true if Stderr is a terminal, where the operator can press Ctrl-C.
 	Terminal bool
-	// Clock is the time of the memory store, of API keys and of tokens, in µs since 1970. Default:
-	// memstore.Config.Clock, and time.Now for keys and tokens.
+	// Clock is a virtual clock of the memory store, API keys and tokens, in µs since 1970. With it, no keys of issuers are
+	// fetched. It must be safe for concurrent use. Default: memstore.Config.Clock, and time.Now for keys and tokens.
 	Clock func() int64
 }
 
