@@ -6,7 +6,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/cases"
 	"github.com/extauthz/extauthz/test/testenv/tokens"
@@ -128,7 +128,7 @@ func TestFirstTestsPass(t *testing.T) {
 			if output, code := typed("$ extauthz test --init first.test rules"); code != 0 {
 				t.Fatal(output)
 			}
-			output, code := typed("$ extauthz test --coverage 80 first.test")
+			output, code := typed("$ extauthz test --coverage 100 first.test")
 			if first, err := os.ReadFile("first.test"); code != 0 || err != nil {
 				t.Errorf("%v\n%s\n%s", err, first, output)
 			}
@@ -232,8 +232,14 @@ func TestWatchTests(t *testing.T) {
 	var out testenv.Output
 	p := &program{command.Program{Stdout: &out, Stderr: &out}}
 	ended := make(chan error)
-	format := command.Format{Word: "text"}
-	go func() { ended <- p.watchTests(ctx, &testFlags{output: &format}, []string{"t.test"}) }()
+	s, err := settings.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"t.test"}
+	go func() {
+		ended <- p.watchTests(ctx, files, func() error { return p.runTests(ctx, s, files, "text", 0) })
+	}()
 	seen := 0
 	await := func(want string) {
 		t.Helper()
@@ -257,7 +263,7 @@ func TestWatchTests(t *testing.T) {
 	if err := os.Remove("t.test"); err != nil {
 		t.Fatal(err)
 	}
-	await(fs.ErrNotExist.Error()[:4])
+	await("no such file")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

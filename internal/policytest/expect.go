@@ -1,14 +1,15 @@
 package policytest
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/flow"
@@ -18,178 +19,116 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// outcome is what became of a request.
+// outcome is what became of a request: values by their label, such as "rule=", "retry-after:" (for the client) or
+// "upstream x-auth-owner:". "" is the verdict, and the status of a check.
 type outcome struct {
 	*inspect.Explanation
 	result *ratelimit.Result
-	// client are the headers for the client, upstream those for the upstream: "name:value".
-	client, upstream []string
+	values map[string][]string
 }
 
 // newOutcome returns the outcome of a decision.
 func newOutcome(m flow.Method, d *flow.Decided) *outcome {
-	o := &outcome{Explanation: inspect.Explained(m, d, nil), result: d.Result}
-	type header interface {
-		GetKey() string
-		GetValue() string
-		GetRawValue() []byte
-	}
-	add := func(list *[]string, h header) {
-		*list = append(*list, strings.ToLower(h.GetKey())+":"+h.GetValue()+string(h.GetRawValue()))
-	}
-	if m == flow.RateLimit {
-		answer := new(rlsv3.RateLimitResponse)
-		_ = proto.Unmarshal(d.Reply, answer) // the codecs' tests show that this cannot fail
-		for _, h := range answer.GetResponseHeadersToAdd() {
-			add(&o.client, h)
+	e := inspect.Explained(m, d, nil)
+	o := &outcome{e, d.Result, map[string][]string{
+		"": {e.Verdict}, "rule=": {e.Rule}, "reason=": {e.Reason}, "cause=": {e.Cause},
+		"retry_after=": {fmt.Sprint(e.RetryAfter)},
+	}}
+	if tightest := d.Result.Tightest(); tightest != nil {
+		o.values["limit="] = []string{tightest.Binding.Limit.Policy}
+		o.values["remaining="] = []string{fmt.Sprint(tightest.Binding.Decision.Remaining)}
+		for i := range d.Result.Limits {
+			a := &d.Result.Limits[i]
+			o.values["remaining."+a.Limit.Policy+"="] = []string{fmt.Sprint(a.Decision.Remaining)}
 		}
-		for _, h := range answer.GetRequestHeadersToAdd() {
-			add(&o.upstream, h)
-		}
-		return o
 	}
-	answer := new(authv3.CheckResponse)
-	_ = proto.Unmarshal(d.Reply, answer)
-	if answer.GetStatus().GetCode() != int32(codes.OK) {
-		for _, h := range answer.GetDeniedResponse().GetHeaders() {
-			add(&o.client, h.GetHeader())
-		}
-		return o
+	add := func(to string, h *corev3.HeaderValue) {
+		label := to + strings.ToLower(h.GetKey()) + ":"
+		o.values[label] = append(o.values[label], h.GetValue()+string(h.GetRawValue()))
 	}
-	for _, h := range answer.GetOkResponse().GetHeaders() {
-		add(&o.upstream, h.GetHeader())
+	limit, check := new(rlsv3.RateLimitResponse), new(authv3.CheckResponse)
+	if m == flow.Check {
+		o.values[""] = append(o.values[""], fmt.Sprint(max(e.Status, 200)))
+		_ = proto.Unmarshal(d.Reply, check) // the codecs' tests show that this cannot fail
+	} else {
+		_ = proto.Unmarshal(d.Reply, limit)
 	}
-	for _, h := range answer.GetOkResponse().GetResponseHeadersToAdd() {
-		add(&o.client, h.GetHeader())
+	for _, h := range limit.GetResponseHeadersToAdd() {
+		add("", h)
+	}
+	for _, h := range limit.GetRequestHeadersToAdd() {
+		add("upstream ", h)
+	}
+	for _, h := range slices.Concat(check.GetDeniedResponse().GetHeaders(), check.GetOkResponse().GetResponseHeadersToAdd()) {
+		add("", h.GetHeader())
+	}
+	for _, h := range check.GetOkResponse().GetHeaders() {
+		add("upstream ", h.GetHeader())
 	}
 	return o
 }
 
-// expectation is something that a step expects.
+// expectation is that a label of an outcome has a value. In the value, * stands for any text.
 type expectation struct {
-	// text is the expectation as it is written. label and a value that got returns form the same text.
-	text, label string
-	// want is the wanted value, in which * stands for any text.
-	want string
-	got  func(o *outcome) []string
-	// each means that it holds for each repetition, and not only for the last. never means that no value is wanted.
-	each, never bool
+	label, value string
+	// never means that there is no such label.
+	never bool
 }
 
-// holds reports whether an outcome is as expected. actual is what it has in place of the expected text.
-func (e *expectation) holds(o *outcome) (ok bool, actual string) {
-	values := e.got(o)
-	ok = slices.ContainsFunc(values, func(v string) bool { return descriptors.Match(e.want, v) }) != e.never
-	if len(values) == 0 {
-		return ok, "no " + strings.TrimRight(e.label, ":=")
-	}
-	return ok, e.label + strings.Join(values, ","+e.label)
-}
+// expectable is what can be expected beside statuses and headers.
+var expectable = []string{"allowed", "refused", "undecided", "rule=", "limit=", "remaining=", "remaining.LIMIT=",
+	"retry_after=", "reason=", "cause="}
 
-// facts are what can be expected with =.
-var facts = []string{"rule", "limit", "remaining", "retry_after", "reason", "cause"}
-
-// fact returns the value of a fact.
-func fact(name string) func(o *outcome) []string {
-	return func(o *outcome) []string {
-		tightest := o.result.Tightest()
-		switch {
-		case name == "rule":
-			return []string{o.Rule}
-		case name == "retry_after":
-			return []string{strconv.FormatInt(o.RetryAfter, 10)}
-		case name == "reason":
-			return []string{o.Reason}
-		case name == "cause":
-			return []string{o.Cause}
-		case tightest == nil:
-		case name == "limit":
-			return []string{tightest.Binding.Limit.Policy}
-		case name == "remaining":
-			return []string{strconv.FormatInt(tightest.Binding.Decision.Remaining, 10)}
-		default:
-			for i := range o.result.Limits {
-				if a := &o.result.Limits[i]; "remaining."+a.Limit.Policy == name {
-					return []string{strconv.FormatInt(a.Decision.Remaining, 10)}
-				}
-			}
-		}
-		return nil
-	}
-}
-
-// verdicts are those of an explanation.
-var verdicts = []string{"allowed", "refused", "undecided"}
-
-var isStatus = regexp.MustCompile(`^[1-5][0-9][0-9]$`)
-
-// status returns the HTTP status of a check.
-func status(o *outcome) []string {
-	if o.Verdict == "allowed" {
-		return []string{"200"}
-	}
-	return []string{strconv.Itoa(o.Status)}
-}
+var isExpected = regexp.MustCompile(`^(allowed|refused|undecided|[1-5][0-9][0-9])$|` +
+	`^((?:rule|limit|remaining|remaining\.[^=:]+|retry_after|reason|cause)=|[^=:]+:)(.*)$`)
 
 // expect reads the words after the arrow.
-func (p *parser) expect(s *Step, verb string, words []word) {
-	for ; len(words) > 0; words = words[1:] {
-		w := words[0]
-		e := expectation{text: w.text, want: w.text}
-		prefixed := (w.text == "no" || w.text == "upstream") && len(words) > 1
-		if prefixed {
-			words = words[1:]
-			e.text += " " + words[0].text
+func (p *parser) expect(s *Step, list []word) {
+	for i := 0; i < len(list); i++ {
+		w, prefix := list[i], ""
+		if i+1 < len(list) && (w.text == "no" || w.text == "upstream") {
+			i++
+			if prefix, w = w.text, list[i]; prefix == "no" {
+				s.expected = append(s.expected, expectation{strings.ToLower(w.text) + ":", "*", true})
+				continue
+			}
+			prefix += " "
 		}
-		switch name, value := cutAny(words[0].text, "=:"); {
-		case w.text == "no" && prefixed:
-			e.label, e.want, e.never = strings.ToLower(words[0].text)+":", "*", true
-			e.got = clientHeader(e.label)
-		case prefixed && !strings.HasPrefix(words[0].text, name+":"):
-			p.fail(words[0], suggest.Quoted(words[0].text)+" is no header", "write `upstream NAME:VALUE`")
-		case prefixed:
-			e.label, e.want = "upstream "+strings.ToLower(name)+":", value
-			e.got = func(o *outcome) []string { return valuesOf(o.upstream, strings.ToLower(name)+":") }
-		case strings.HasPrefix(w.text, name+":") && name != "":
-			e.label, e.want = strings.ToLower(name)+":", value
-			e.got = clientHeader(e.label)
-		case slices.Contains(verdicts, w.text):
-			e.each, e.got = true, func(o *outcome) []string { return []string{o.Verdict} }
-		case isStatus.MatchString(w.text) && verb != "limit":
-			e.each, e.got = true, status
-		case isStatus.MatchString(w.text):
+		parts := isExpected.FindStringSubmatch(w.text)
+		switch {
+		case parts == nil || prefix != "" && !strings.HasSuffix(parts[2], ":"):
+			name := w.text[:strings.IndexAny(w.text+"=", "=:")]
+			meant := map[string]string{"ok": expectable[0], "denied": expectable[1], "over_limit": expectable[1]}[name]
+			p.unknown(word{name, w.column, utf8.RuneCountInString(name)}, expectable, suggest.DidYouMean(meant, expectable),
+				"or a status such as 401, a header such as `retry-after:12`, `upstream NAME:VALUE`, `no NAME`")
+		case s.Method == flow.RateLimit && len(parts[1]) == len("429"):
 			p.fail(w, "an answer to `limit` has no status", "want `allowed` or `refused`: Envoy chooses the status")
-		case name != w.text && (slices.Contains(facts, name) || strings.HasPrefix(name, "remaining.")):
-			e.label, e.want, e.got = name+"=", value, fact(name)
+		case strings.HasSuffix(parts[2], ":"):
+			s.expected = append(s.expected, expectation{prefix + strings.ToLower(parts[2]), parts[3], false})
 		default:
-			meant := map[string]string{"ok": verdicts[0], "denied": verdicts[1], "over_limit": verdicts[1]}[w.text]
-			p.unknown(word{name, w.column, len([]rune(name))}, "expectation", slices.Concat(verdicts, facts),
-				"or a status such as 401 (of `check`), a header such as `retry-after:12`, `upstream NAME:VALUE`, `no NAME`",
-				suggest.DidYouMean(meant, verdicts))
-		}
-		s.expected = append(s.expected, e)
-	}
-}
-
-// cutAny splits a text at the first of some characters. Without one, before is the whole text.
-func cutAny(text, chars string) (before, after string) {
-	if i := strings.IndexAny(text, chars); i >= 0 {
-		return text[:i], text[i+1:]
-	}
-	return text, ""
-}
-
-// clientHeader returns the values of a header for the client. Its label is "name:".
-func clientHeader(label string) func(o *outcome) []string {
-	return func(o *outcome) []string { return valuesOf(o.client, label) }
-}
-
-// valuesOf returns the values of the headers in a list that begin with a label.
-func valuesOf(list []string, label string) (values []string) {
-	for _, h := range list {
-		if value, ok := strings.CutPrefix(h, label); ok {
-			values = append(values, value)
+			s.expected = append(s.expected, expectation{parts[2], parts[1] + parts[3], false})
 		}
 	}
-	return values
+}
+
+// judge returns how an outcome differs from what a step expects, "" if it does not. Only the last repetition has to
+// have more than the expected verdict or status.
+func (s *Step) judge(o *outcome, last bool) (want, got string) {
+	for _, e := range s.expected {
+		values := o.values[e.label]
+		holds := slices.ContainsFunc(values, func(v string) bool { return descriptors.Match(e.value, v) })
+		if e.label != "" && !last || holds != e.never {
+			continue
+		}
+		has := "no " + strings.TrimRight(e.label, ":=")
+		if values != nil {
+			has = e.label + strings.Join(values, " ")
+		}
+		wanted := e.label + e.value
+		if e.never {
+			wanted = "no " + strings.TrimSuffix(e.label, ":")
+		}
+		want, got = want+" "+wanted, got+" "+has
+	}
+	return strings.TrimSpace(want), strings.TrimSpace(got)
 }

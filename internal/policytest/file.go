@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/flow"
-	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -37,19 +38,14 @@ var defaultStart = time.Unix(15_330*86_400, 0).UTC()
 // File is a file with tests. Its paths are relative to the working directory.
 type File struct {
 	Name string
-	// Rules are the rule files and directories.
-	Rules []string
-	// Settings are set for these tests only.
-	Settings []Setting
+	// Rules are the rule files and directories, Requests the files with requests in JSON.
+	Rules, Requests []string
 	// Keys are API keys, by their texts.
 	Keys map[string]apikey.Record
 	// Start is the time of the clock at 0s of each test.
 	Start time.Time
 	Tests []Test
 }
-
-// Setting is an environment variable.
-type Setting struct{ Name, Value string }
 
 // Test is a test. It starts with empty buckets.
 type Test struct {
@@ -62,311 +58,284 @@ type Test struct {
 type Step struct {
 	Line int
 	Text string
-	// At is the time after the start of the test.
-	At time.Duration
-	// Times is how many times the request is sent.
-	Times int
-	// Method and Message are the request, unless File has it.
-	Method  flow.Method
-	Message string
-	File    string
-
+	// At is the time after the start of the test. Times is how many times the request is sent.
+	At       time.Duration
+	Times    int
+	Method   flow.Method
+	Message  string
 	expected []expectation
+}
+
+// forms are the forms of lines, by their first word after the time.
+var forms = []string{
+	"rules PATH...", "start 2026-01-31T09:00:00Z", "key TEXT owner=NAME [plan=NAME] [limit=100/minute] ...",
+	"test A SENTENCE", "[TIME] limit DOMAIN KEY=VALUE,... [hits N] [xN] -> EXPECTED...",
+	"[TIME] check METHOD PATH [NAME:VALUE...] [domain DOMAIN] [host HOST] [source IP] [xN] -> EXPECTED...",
+	"[TIME] request FILE [xN] -> EXPECTED...",
 }
 
 // parser reads a file line by line.
 type parser struct {
 	file     *File
+	secret   *apikey.Secret
 	problems rules.Problems
 	line     int
 	source   string
+	form     string // of the line
 	at       time.Duration
 	requests int
-	names    map[string]int // the lines of tests by name
-	secret   *apikey.Secret
 }
+
+// word is a word of a line. Columns count from 1, in characters. Column 0 is the whole file.
+type word struct {
+	text           string
+	column, length int
+}
+
+var (
+	words   = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+	isTime  = regexp.MustCompile(`^\+?[0-9]`)
+	isTimes = regexp.MustCompile(`^x[0-9]+$`)
+)
 
 // Parse reads a file with tests. If one of the problems is an error, the file cannot be run. No content makes Parse
 // panic or run for long.
 func Parse(name string, content []byte) (*File, rules.Problems) {
-	p := &parser{
-		file:  &File{Name: name, Start: defaultStart, Keys: map[string]apikey.Record{}},
-		names: map[string]int{},
-	}
+	p := &parser{file: &File{Name: name, Start: defaultStart, Keys: map[string]apikey.Record{}}}
 	p.secret, _ = apikey.NewSecret(apikey.NewServerSecret(), "") // it is long enough
-	switch {
-	case len(content) > MaxFile:
-		p.fail(word{}, "the file is larger than 1 MiB", "split it")
-		return p.file, p.problems
-	case !utf8.Valid(content):
-		p.fail(word{}, "the file is not UTF-8", "save it as UTF-8")
+	if len(content) > MaxFile || !utf8.Valid(content) {
+		p.fail(word{}, "the file is not UTF-8, or larger than 1 MiB")
 		return p.file, p.problems
 	}
 	for line := range strings.Lines(string(content)) {
-		p.line++
-		p.source = strings.TrimRight(line, "\r\n")
-		if words, ok := p.split([]rune(p.source)); ok && len(words) > 0 {
-			p.statement(words)
+		p.line, p.source, p.form = p.line+1, strings.TrimRight(line, "\r\n"), ""
+		if list := p.split(); len(list) > 0 {
+			p.statement(list)
 		}
 		if len(p.problems) >= maxProblems {
 			return p.file, p.problems
 		}
 	}
-	p.line, p.source = 0, ""
-	if len(p.file.Rules) == 0 && len(p.problems) == 0 {
-		p.fail(word{}, "the file names no rules", "begin it with `rules PATH`, relative to this file")
-	}
-	if len(p.file.Tests) == 0 && len(p.problems) == 0 {
-		p.fail(word{}, "the file has no test", "add a line `test NAME`, and requests below it")
+	p.form = ""
+	if (len(p.file.Rules) == 0 || len(p.file.Tests) == 0) && p.problems == nil {
+		p.fail(word{}, "the file has no rules or no test", "write `"+forms[0]+"`, and below it `"+forms[3]+"`")
 	}
 	return p.file, p.problems
 }
 
-// fail reports a problem at a word, or at the whole file for none.
-func (p *parser) fail(w word, message string, hints ...string) {
-	hints = slices.DeleteFunc(hints, func(h string) bool { return h == "" })
-	problem := rules.Problems{{File: p.file.Name, Message: message, Hints: hints}}
-	if w.column > 0 {
-		problem[0].Line, problem[0].Column, problem[0].Length, problem[0].Source = p.line, w.column, w.length, p.source
+// split returns the words of a line, up to a comment. A word in quotes may have spaces.
+func (p *parser) split() (list []word) {
+	for _, at := range words.FindAllStringIndex(p.source, -1) {
+		text := p.source[at[0]:at[1]]
+		w := word{text, 1 + utf8.RuneCountInString(p.source[:at[0]]), utf8.RuneCountInString(text)}
+		switch quoted := text[0] == '\'' || text[0] == '"'; {
+		case text[0] == '#':
+			return list
+		case quoted && (len(text) == 1 || text[len(text)-1] != text[0]):
+			p.fail(w, "a quote that does not end", "a word with spaces is in quotes: 'authorization: Bearer x'")
+			return nil
+		case quoted:
+			w.text = text[1 : len(text)-1]
+		}
+		list = append(list, w)
 	}
-	p.problems = append(p.problems, problem...)
+	return list
+}
+
+// fail reports a problem at a word, with the form of the line.
+func (p *parser) fail(w word, message string, hints ...string) {
+	if p.form != "" {
+		hints = append(hints, "write `"+p.form+"`")
+	}
+	problem := rules.Problems{{File: p.file.Name, Message: message}}[0]
+	problem.Hints = slices.DeleteFunc(hints, func(h string) bool { return h == "" })
+	if w.column > 0 {
+		problem.Line, problem.Column, problem.Length, problem.Source = p.line, w.column, w.length, p.source
+	}
+	p.problems = append(p.problems, problem)
 }
 
 // unknown reports a word that is none of those wanted.
-func (p *parser) unknown(w word, what string, wanted []string, hints ...string) {
-	p.fail(w, "unknown "+what+" "+suggest.Quoted(w.text),
+func (p *parser) unknown(w word, wanted []string, hints ...string) {
+	p.fail(w, "unknown word "+suggest.Quoted(w.text),
 		append([]string{suggest.DidYouMean(w.text, wanted), "want " + suggest.OneOf(wanted)}, hints...)...)
 }
 
-// want reports whether a line has so many words after its first. It reports a problem if not.
-func (p *parser) want(words []word, least, most int, form string) bool {
-	if n := len(words) - 1; n >= least && n <= most {
-		return true
-	}
-	p.fail(words[0], suggest.Quoted(words[0].text)+" needs other words after it", "write `"+form+"`")
-	return false
-}
-
-// head are the words of lines before the first test, verbs those of requests.
-var (
-	head  = []string{"rules", "start", "set", "key"}
-	verbs = []string{"limit", "check", "request"}
-)
-
-// statement reads a line.
-func (p *parser) statement(words []word) {
-	first := words[0]
-	if slices.Contains(head, first.text) && len(p.file.Tests) > 0 {
-		p.fail(first, suggest.Quoted(first.text)+" after the first test", "move the line above the first `test`")
-		return
-	}
-	switch first.text {
-	case "rules":
-		if p.want(words, 1, len(words), "rules PATH...") {
-			for _, w := range words[1:] {
-				p.file.Rules = append(p.file.Rules, p.path(w.text))
-			}
-		}
-	case "start":
-		p.start(words)
-	case "set":
-		p.set(words)
-	case "key":
-		if p.want(words, 1, len(words), "key TEXT owner=NAME") {
-			p.key(words[1], words[2:])
-		}
-	case "test":
-		p.test(words)
-	default:
-		p.step(words)
-	}
-}
-
-// path returns a path that is relative to the file.
-func (p *parser) path(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(p.file.Name), path)
-}
-
-func (p *parser) start(words []word) {
-	if !p.want(words, 1, 1, "start 2026-01-31T09:00:00Z") {
-		return
-	}
-	at, err := time.Parse(time.RFC3339, words[1].text)
-	switch {
-	case err != nil || at.Year() < 1970 || at.Year() > 2200:
-		p.fail(words[1], suggest.Quoted(words[1].text)+" is no time", "want a time such as 2026-01-31T09:00:00Z")
-	case len(p.file.Keys) > 0:
-		p.fail(words[0], "`start` after a key", "move the line above the first `key`, whose times depend on it")
-	}
-	p.file.Start = at
-}
-
-func (p *parser) set(words []word) {
-	if !p.want(words, 1, 1, "set NAME=VALUE") {
-		return
-	}
-	name, value, found := strings.Cut(words[1].text, "=")
-	names := settings.Names()
-	switch {
-	case !found:
-		p.fail(words[1], suggest.Quoted(words[1].text)+" sets nothing", "write `set NAME=VALUE`")
-	case !slices.Contains(names, name):
-		p.fail(words[1], "unknown setting "+suggest.Quoted(name), suggest.DidYouMean(name, names),
-			"`extauthz settings` lists all settings")
-	}
-	p.file.Settings = append(p.file.Settings, Setting{name, value})
-}
-
-// key reads an API key. Its fields are the flags of `extauthz keys create`.
-func (p *parser) key(text word, fields []word) {
-	r := apikey.Record{ID: text.text, Weak: true}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	limit := command.AddRecordFlags(flags, &r, p.file.Start)
-	flags.StringVar(&r.ID, "id", r.ID, "")
-	flags.BoolVar(&r.Disabled, "disabled", false, "")
-	var names []string
-	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	before := len(p.problems)
-	for _, w := range fields {
-		name, value, found := strings.Cut(w.text, "=")
-		switch {
-		case !slices.Contains(names, name):
-			p.unknown(word{name, w.column, len([]rune(name))}, "field", names,
-				"write `key TEXT owner=NAME`, with a word with spaces in quotes")
-		case !found:
-			p.fail(w, "the field "+suggest.Quoted(name)+" without a value", "write `"+name+"=VALUE`")
-		default:
-			p.flag(w, flags, name, value)
-		}
-	}
-	r.Hash = p.secret.Hash(text.text) // Err wants one; Offline.SetKeys sets that of the service
-	err := apikey.CheckWeak(text.text)
-	if err == nil {
-		err = r.Err()
-	}
-	_, twice := p.file.Keys[text.text]
-	for _, other := range p.file.Keys {
-		twice = twice || other.ID == r.ID
-	}
-	switch {
-	case len(p.problems) > before: // what is missing may be in a word with a mistake
-	case err != nil:
-		p.fail(text, err.Error())
-	case r.Limit == nil && *limit != ratelimit.LimitSpec{}:
-		p.fail(text, "`algorithm` and `burst` without `limit`", "add `limit=100/minute`")
-	case twice:
-		p.fail(text, "this key, or one with its id, is above", "give each key its own text and `id`")
-	}
-	p.file.Keys[text.text] = r
-}
-
-// flag sets a flag to the value of a word. It reports a problem if that fails.
-func (p *parser) flag(w word, flags *pflag.FlagSet, name, value string) {
-	err := command.SetFlag(flags, name, value)
-	if err != nil {
+// set sets a flag to a value.
+func (p *parser) set(w word, flags *pflag.FlagSet, name, value string) {
+	if err := command.SetFlag(flags, name, value); err != nil {
 		p.fail(w, suggest.Quoted(name)+" cannot be "+suggest.Quoted(value), err.Error())
 	}
 }
 
-func (p *parser) test(words []word) {
-	var parts []string
-	for _, w := range words[1:] {
-		parts = append(parts, w.text)
+// statement reads a line.
+func (p *parser) statement(list []word) {
+	timed := isTime.MatchString(list[0].text)
+	if timed {
+		p.time(list[0])
 	}
-	name := strings.Join(parts, " ")
-	if name == "" {
-		p.fail(words[0], "a test without a name", "write `test` and a sentence, such as `test a sixth request is denied`")
-	} else if line := p.names[name]; line > 0 {
-		p.fail(words[1], fmt.Sprintf("the test in line %d has this name", line), "give each test its own name")
+	if timed && len(list) > 1 {
+		list = list[1:]
 	}
-	p.names[name], p.at = p.line, 0
-	p.file.Tests = append(p.file.Tests, Test{Name: name, Line: p.line})
+	verb, rest := list[0], list[1:]
+	var verbs []string
+	kind := -1
+	for i, form := range forms {
+		verbs = append(verbs, strings.Fields(strings.TrimPrefix(form, "[TIME] "))[0])
+		if verbs[i] == verb.text {
+			kind, p.form = i, form
+		}
+	}
+	const key, test = 2, 3 // kinds of lines: those before belong above the first test
+	switch first := len(p.file.Tests) == 0; {
+	case kind < 0:
+		p.unknown(verb, verbs)
+	case len(rest) == 0, kind <= test && timed:
+		p.fail(verb, suggest.Quoted(verb.text)+" needs other words")
+	case kind < test && !first || kind > test && first:
+		p.fail(verb, suggest.Quoted(verb.text)+" on the wrong side of the first `test`",
+			"rules, start and keys are above the first test, requests below it")
+	case verb.text == "rules":
+		for _, w := range rest {
+			p.file.Rules = append(p.file.Rules, p.path(w))
+		}
+	case verb.text == "start":
+		at, err := time.Parse(time.RFC3339, rest[0].text)
+		if p.file.Start = at; err != nil || at.Year() < 1970 || at.Year() > 2200 || len(p.file.Keys) > 0 {
+			p.fail(rest[0], "this is no time, or it is below a key")
+		}
+	case kind == key:
+		p.key(rest[0], rest[1:])
+	case kind == test:
+		var name []string
+		for _, w := range rest {
+			name = append(name, w.text)
+		}
+		p.at, p.file.Tests = 0, append(p.file.Tests, Test{Name: strings.Join(name, " "), Line: p.line})
+	default:
+		p.step(verb, rest)
+	}
 }
 
-// isTime matches the first word of a step that begins with a time.
-var (
-	isTime  = regexp.MustCompile(`^\+?[0-9]`)
-	isTimes = regexp.MustCompile(`^x[0-9]+$`)
-)
-
-// step reads a request, and what is expected of it.
-func (p *parser) step(words []word) {
-	if isTime.MatchString(words[0].text) {
-		p.time(words[0])
-		if len(words) == 1 {
-			p.fail(words[0], "a time without a request", "want "+suggest.OneOf(verbs)+" after it")
-			return
-		}
-		words = words[1:]
+// path returns a path that is relative to the file.
+func (p *parser) path(w word) string {
+	if filepath.IsAbs(w.text) {
+		return w.text
 	}
-	verb := words[0]
-	switch {
-	case !slices.Contains(verbs, verb.text):
-		p.unknown(verb, "word", slices.Concat(head, []string{"test"}, verbs), "a request begins with a time, such as `10s`, "+
-			"or has the time of the line above")
-		return
-	case len(p.file.Tests) == 0:
-		p.fail(verb, "a request before the first test", "add a line `test NAME` above it")
-		return
-	}
-	s := Step{Line: p.line, Text: strings.TrimSpace(p.source), At: p.at, Times: 1}
-	arrow := slices.IndexFunc(words, func(w word) bool { return w.text == "->" })
-	if arrow < 0 || arrow == len(words)-1 {
-		p.fail(verb, "a request without an expectation", "add ` -> allowed` or ` -> refused` at the end")
-		return
-	}
-	request := slices.DeleteFunc(words[1:arrow:arrow], func(w word) bool {
-		is := isTimes.MatchString(w.text)
-		if is {
-			s.Times = p.times(w)
-		}
-		return is
-	})
-	if p.requests += s.Times; p.requests > maxRequests {
-		p.fail(verb, "the file sends more than 100,000 requests", "use `hits N` in place of repetitions, or split the file")
-	}
-	switch {
-	case verb.text != "request":
-		p.request(&s, verb, request)
-	case len(request) != 1:
-		p.fail(verb, "`request` needs one file", "write `request FILE -> allowed`: the file has a request of Envoy in JSON")
-	default:
-		s.File = p.path(request[0].text)
-	}
-	p.expect(&s, verb.text, words[arrow+1:])
-	test := &p.file.Tests[len(p.file.Tests)-1]
-	test.Steps = append(test.Steps, s)
+	return filepath.Join(filepath.Dir(p.file.Name), w.text)
 }
 
 // time sets the time of this line and of those below it.
 func (p *parser) time(w word) {
 	text, relative := strings.CutPrefix(w.text, "+")
-	after, err := command.Duration(text)
+	at, err := command.Duration(text)
 	if relative {
-		after += p.at
+		at += p.at
 	}
-	switch {
-	case err != nil || after < 0 || after > maxTime:
-		p.fail(w, suggest.Quoted(w.text)+" is no time",
-			"want the time since the start of the test, such as `90s`, `1h30m` or `7d`, at most 36500d",
-			"or that since the line above, such as `+10s`")
-	case after < p.at:
-		p.fail(w, fmt.Sprintf("%s is before the time of the line above, %s", suggest.Quoted(w.text), p.at),
-			"time cannot go back within a test: move the line up, or write `+"+text+"`")
-	default:
-		p.at = after
+	if err != nil || at < p.at || at > maxTime {
+		p.fail(w, fmt.Sprintf("%s is no time after %s, that of the line above", suggest.Quoted(w.text), p.at),
+			"want the time since the start of the test (`90s`, `1h30m`, `7d`), or since the line above (`+10s`), at most 36500d")
+		return
 	}
+	p.at = at
 }
 
-func (p *parser) times(w word) int {
-	n, err := strconv.Atoi(w.text[1:])
-	if err != nil || n < 1 || n > maxTimes {
-		p.fail(w, suggest.Quoted(w.text)+" is no number of repetitions", fmt.Sprintf("want x1 to x%d", maxTimes),
-			"a rate limit request can have more hits: `hits 50000`")
-		return 1
+// key reads an API key. Its fields are the flags of `extauthz keys create`.
+func (p *parser) key(text word, fields []word) {
+	r := apikey.Record{ID: text.text, Hash: p.secret.Hash(text.text), Weak: true}
+	flags, names := pflag.NewFlagSet("", pflag.ContinueOnError), []string(nil)
+	command.AddRecordFlags(flags, &r, p.file.Start)
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	before := len(p.problems)
+	for _, w := range fields {
+		name, value, _ := strings.Cut(w.text, "=")
+		if !slices.Contains(names, name) {
+			p.unknown(word{name, w.column, utf8.RuneCountInString(name)}, names)
+			continue
+		}
+		p.set(w, flags, name, value)
 	}
-	return n
+	err := apikey.CheckWeak(text.text)
+	if err == nil {
+		err = r.Err()
+	}
+	if _, twice := p.file.Keys[text.text]; twice {
+		err = fmt.Errorf("the key %s is above", suggest.Quoted(text.text))
+	}
+	if err != nil && len(p.problems) == before {
+		p.fail(text, err.Error())
+	}
+	p.file.Keys[text.text] = r
+}
+
+// step reads a request, and what is expected of it.
+func (p *parser) step(verb word, list []word) {
+	s := Step{Line: p.line, Text: strings.TrimSpace(p.source), At: p.at, Times: 1}
+	arrow := slices.IndexFunc(list, func(w word) bool { return w.text == "->" })
+	if arrow < 1 || arrow == len(list)-1 {
+		p.fail(verb, "no request, or nothing is expected of it", "end the line with ` -> allowed` or ` -> refused`")
+		return
+	}
+	request := slices.Clone(list[:arrow])
+	if last := request[arrow-1]; isTimes.MatchString(last.text) {
+		var err error
+		if s.Times, err = strconv.Atoi(last.text[1:]); err != nil || s.Times < 1 || s.Times > maxTimes {
+			p.fail(last, fmt.Sprintf("repetitions: want x1 to x%d, or `hits N`", maxTimes))
+			return
+		}
+		request = request[:arrow-1]
+	}
+	if p.requests += s.Times; p.requests > maxRequests {
+		p.fail(verb, fmt.Sprintf("the file sends more than %d requests: use `hits N`, or split it", maxRequests))
+	}
+	before := len(p.problems)
+	if err := p.request(&s, verb, request); err != nil && len(p.problems) == before {
+		p.fail(verb, "this is no request: "+err.Error())
+	}
+	p.expect(&s, list[arrow+1:])
+	test := &p.file.Tests[len(p.file.Tests)-1]
+	test.Steps = append(test.Steps, s)
+}
+
+// request reads a request. Its words set the flags that extauthz explain has for a request.
+func (p *parser) request(s *Step, verb word, list []word) error {
+	s.Method = flow.Check
+	first, options, pair, separator := []string{"method", "path"}, []string{"domain", "host", "source"}, "header", ":"
+	switch verb.text {
+	case "limit":
+		s.Method = flow.RateLimit
+		first, options, pair, separator = []string{"domain"}, []string{"hits"}, "descriptor", "="
+	case "request":
+		p.file.Requests = append(p.file.Requests, p.path(list[0]))
+		content, _, err := poll.Read(p.path(list[0]), MaxFile)
+		if err == nil {
+			s.Method, s.Message, err = inspect.FromJSON(content)
+		}
+		return err
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	request := command.AddRequestFlags(flags)
+	for i, w := range list {
+		switch {
+		case i < len(first):
+			p.set(w, flags, first[i], w.text)
+		case i > len(first) && slices.Contains(options, list[i-1].text):
+			p.set(w, flags, list[i-1].text, w.text)
+			list[i].text = "" // it is no option
+		case strings.Contains(w.text, separator):
+			p.set(w, flags, pair, w.text)
+		case i == len(list)-1 || !slices.Contains(options, w.text):
+			p.unknown(w, options, "a word with spaces is in quotes")
+		}
+	}
+	if path := flags.Lookup("path").Value.String(); !strings.HasPrefix(path, "/") || len(list) < len(first) {
+		return fmt.Errorf("%s is no path", suggest.Quoted(path))
+	}
+	message, err := request.Read(s.Method == flow.Check)
+	if err != nil {
+		return err
+	}
+	b, err := proto.Marshal(message)
+	s.Message = string(b)
+	return err
 }

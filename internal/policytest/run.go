@@ -2,7 +2,7 @@ package policytest
 
 import (
 	"context"
-	"errors"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"maps"
@@ -11,164 +11,118 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
-	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// Report is the result of a run.
+// Report is the result of a run. Its XML is that of JUnit, in the Jenkins schema junit-10.xsd.
 type Report struct {
-	// OK means that all tests passed.
-	OK       bool     `json:"ok"`
-	Files    []*Suite `json:"files"`
-	Coverage Coverage `json:"coverage"`
+	XMLName xml.Name `json:"-" xml:"testsuites"`
+	OK      bool     `json:"ok" xml:"-"`
+	Counts
+	Suites []*Suite `json:"files" xml:"testsuite"`
+	// Rules are the rules that tests can hit: those with a limit, and access rules.
+	Rules []*Rule `json:"rules" xml:"-"`
+
+	byRule map[Rule]*Rule // by the rule without hits
+}
+
+// Counts count tests, those that failed, and files that cannot be run.
+type Counts struct {
+	Tests    int `json:"tests" xml:"tests,attr"`
+	Failures int `json:"failures" xml:"failures,attr"`
+	Errors   int `json:"errors" xml:"errors,attr"`
 }
 
 // Suite is the result of a file.
 type Suite struct {
-	File string `json:"file"`
-	OK   bool   `json:"ok"`
-	// Problems are why the file cannot be run. Error is why its rules or settings cannot be used.
-	Problems []command.ProblemJSON `json:"problems,omitempty"`
-	Error    string                `json:"error,omitempty"`
-	Tests    []Result              `json:"tests"`
-
-	problems rules.Problems
+	Name string `json:"file" xml:"name,attr"`
+	Counts
+	Requests int     `json:"requests" xml:"-"`
+	Cases    []*Case `json:"cases" xml:"testcase"`
 }
 
-// Result is the result of a test.
-type Result struct {
-	Name     string    `json:"name"`
-	Line     int       `json:"line"`
-	OK       bool      `json:"ok"`
-	Requests int       `json:"requests"`
-	Failures []Failure `json:"failures,omitempty"`
+// Case is the result of a test. Error is why the file cannot be run.
+type Case struct {
+	Name     string     `json:"name" xml:"name,attr"`
+	File     string     `json:"-" xml:"classname,attr"`
+	Line     int        `json:"line,omitempty" xml:"-"`
+	Error    *Failure   `json:"error,omitempty" xml:"error"`
+	Failures []*Failure `json:"failures,omitempty" xml:"failure"`
 }
 
 // Failure is a request with another outcome than expected.
 type Failure struct {
-	Line int    `json:"line"`
-	Text string `json:"text"`
-	// Request is the first of the repetitions that differs, counted from 1.
-	Request int    `json:"request"`
-	Want    string `json:"want"`
-	Got     string `json:"got"`
-	// Explanation is why the request had this outcome.
-	Explanation string `json:"explanation"`
+	Message string `json:"message" xml:"message,attr"`
+	// Text describes the failure for people, with the reason of the outcome.
+	Text string `json:"text" xml:",chardata"`
 }
 
-// Coverage is which rules the tests hit.
-type Coverage struct {
-	Rules []*Rule `json:"rules"`
-	Hit   int     `json:"hit"`
-}
-
-// Rule is a rule with a limit, or an access rule.
+// Rule is a rule with a limit, or an access rule, whose name is `access`.
 type Rule struct {
 	Domain string `json:"domain"`
-	// Name is that of the rule in metrics, and `access` for an access rule.
-	Name string `json:"name"`
-	At   string `json:"at"`
-	Hits int    `json:"hits"`
+	Name   string `json:"name"`
+	At     string `json:"at"`
+	Hits   int    `json:"hits"`
 }
 
-// Percent returns how many percent of the rules the tests hit, rounded down.
-func (c *Coverage) Percent() int { return 100 * c.Hit / max(1, len(c.Rules)) }
-
-// run is a run of files.
-type run struct {
-	hits map[Rule]int // by the rule without Hits
-}
-
-// Run runs the tests of files. done is called after each test, with its file as far as it has run.
-func Run(ctx context.Context, files []string, done func(*Suite)) *Report {
-	r := &run{hits: map[Rule]int{}}
-	report := &Report{OK: true, Files: []*Suite{}, Coverage: Coverage{Rules: []*Rule{}}}
+// Run runs the tests of files. done is called after each test, with what has run of its file.
+func Run(ctx context.Context, s *settings.Settings, files []string, done func(*Suite)) *Report {
+	r := &Report{Suites: []*Suite{}, Rules: []*Rule{}, byRule: map[Rule]*Rule{}}
 	for _, name := range files {
-		s := &Suite{File: name, Tests: []Result{}}
-		if err := r.file(ctx, s, done); err != nil {
-			s.Error = err.Error()
+		suite := &Suite{Name: name, Cases: []*Case{}}
+		r.Suites = append(r.Suites, suite)
+		f, problems := Read(name)
+		err := problems.Err()
+		for i := 0; i < len(f.Tests) && err == nil; i++ {
+			if err = r.test(ctx, s, f, &f.Tests[i], suite); err == nil {
+				done(suite)
+			}
 		}
-		s.Problems = command.ProblemsOf(s.problems)
-		s.OK = s.Error == "" && !s.problems.HasErrors() && !slices.ContainsFunc(s.Tests, func(t Result) bool { return !t.OK })
-		report.OK = report.OK && s.OK
-		report.Files = append(report.Files, s)
-	}
-	for rule, hits := range r.hits {
-		rule.Hits = hits
-		report.Coverage.Rules = append(report.Coverage.Rules, &rule)
-		if hits > 0 {
-			report.Coverage.Hit++
+		if err != nil {
+			suite.Tests, suite.Errors = suite.Tests+1, 1
+			suite.Cases = append(suite.Cases, &Case{Name: "the file can be run", File: name,
+				Error: &Failure{"the file cannot be run", err.Error()}})
 		}
+		r.Tests, r.Failures, r.Errors = r.Tests+suite.Tests, r.Failures+suite.Failures, r.Errors+suite.Errors
 	}
-	slices.SortFunc(report.Coverage.Rules, func(a, b *Rule) int { return strings.Compare(a.sortKey(), b.sortKey()) })
-	return report
+	r.OK = r.Failures+r.Errors == 0
+	return r
 }
 
-// sortKey sorts rules by file and line.
-func (r *Rule) sortKey() string {
-	file, line := r.At, 0
-	if i := strings.LastIndexByte(r.At, ':'); i >= 0 {
-		file = r.At[:i]
-		_, _ = fmt.Sscan(r.At[i+1:], &line) // 0 without a number
-	}
-	return fmt.Sprintf("%s:%9d %s %s", file, line, r.Domain, r.Name)
-}
-
-// Read reads and parses a file. If it has problems, it cannot be run.
+// Read reads and parses a file.
 func Read(name string) (*File, rules.Problems) {
 	content, _, err := poll.Read(name, MaxFile)
 	if err != nil {
-		return &File{Name: name}, rules.Problems{*strictyaml.Unreadable(name, "test file", err)}
+		return &File{}, rules.Problems{*strictyaml.Unreadable(name, "test file", err)}
 	}
 	return Parse(name, content)
 }
 
-// file runs the tests of a file.
-func (r *run) file(ctx context.Context, s *Suite, done func(*Suite)) error {
-	f, problems := Read(s.File)
-	if s.problems = problems; problems.HasErrors() {
-		return nil
-	}
-	read, err := f.readSettings()
-	if err != nil {
-		return err
-	}
-	for i := range f.Tests {
-		result, err := r.test(ctx, f, read, &f.Tests[i])
-		if err != nil {
-			return err
-		}
-		s.Tests = append(s.Tests, result)
-		done(s)
-	}
-	return nil
-}
-
-// readSettings reads the settings of the environment, with those of the file in their place.
-func (f *File) readSettings() (*settings.Settings, error) {
-	for _, set := range f.Settings {
-		before, was := os.LookupEnv(set.Name)
-		if err := os.Setenv(set.Name, set.Value); err != nil {
-			return nil, err
-		}
-		defer func() {
-			if os.Unsetenv(set.Name); was {
-				_ = os.Setenv(set.Name, before) // it was possible before
+// Inputs returns the files that a run of test files reads: also rule files, and requests in JSON.
+func Inputs(files []string) (paths []string) {
+	for _, name := range files {
+		f, _ := Read(name)
+		paths = append(append(paths, name), f.Requests...)
+		for _, path := range f.Rules {
+			entries, err := os.ReadDir(path)
+			if err != nil { // a file
+				paths = append(paths, path)
 			}
-		}()
+			for _, entry := range entries {
+				paths = append(paths, filepath.Join(path, entry.Name()))
+			}
+		}
 	}
-	s, err := settings.Read()
-	if err != nil {
-		return nil, fmt.Errorf("the settings have mistakes:\n%w", err)
-	}
-	return s, nil
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // session decides the requests of a test.
@@ -203,138 +157,126 @@ func (o *session) send(ctx context.Context, s *Step) (got *outcome, why *inspect
 }
 
 // test runs a test.
-func (r *run) test(ctx context.Context, f *File, s *settings.Settings, t *Test) (Result, error) {
-	result := Result{Name: t.Name, Line: t.Line}
+func (r *Report) test(ctx context.Context, s *settings.Settings, f *File, t *Test, suite *Suite) error {
 	o, err := f.open(ctx, s)
-	if err != nil {
-		return result, err
-	}
-	defer o.Close()
-	r.addRules(o.Active())
-	for i := range t.Steps {
-		step := &t.Steps[i]
-		if err := step.load(); err != nil {
-			return result, fmt.Errorf("%s:%d: %w", f.Name, step.Line, err)
-		}
-		failed := false
-		for n := 1; n <= step.Times; n++ {
-			if ctx.Err() != nil {
-				return result, errors.New("interrupted")
-			}
-			got, why := o.send(ctx, step)
-			r.hit(got)
-			result.Requests++
-			if failed {
-				continue
-			}
-			if failure := step.judge(got, n); failure != nil {
-				failed, failure.Explanation = true, text(why)
-				result.Failures = append(result.Failures, *failure)
-			}
-		}
-	}
-	result.OK = len(result.Failures) == 0
-	return result, nil
-}
-
-// load reads the request of a step from its file.
-func (s *Step) load() error {
-	if s.File == "" {
-		return nil
-	}
-	content, _, err := poll.Read(s.File, MaxFile)
 	if err != nil {
 		return err
 	}
-	s.Method, s.Message, err = inspect.FromJSON(content)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.File, err)
-	}
-	return nil
-}
-
-// judge returns how the outcome of a repetition differs from what the step expects, nil if it does not.
-func (s *Step) judge(got *outcome, repetition int) *Failure {
-	var wanted, actual []string
-	for i := range s.expected {
-		e := &s.expected[i]
-		if repetition < s.Times && !e.each {
-			continue
-		}
-		if ok, was := e.holds(got); !ok {
-			wanted, actual = append(wanted, e.text), append(actual, was)
+	defer o.Close()
+	r.add(o.Active())
+	c := &Case{Name: t.Name, File: f.Name, Line: t.Line}
+	for i := range t.Steps {
+		step, judged := &t.Steps[i], false
+		for n := 1; n <= step.Times && ctx.Err() == nil; n++ {
+			got, why := o.send(ctx, step)
+			r.hit(got)
+			suite.Requests++
+			if want, was := step.judge(got, n == step.Times); want != "" && !judged {
+				judged = true
+				c.Failures = append(c.Failures, step.failure(f.Name, n, want, was, why))
+			}
 		}
 	}
-	if wanted == nil {
-		return nil
+	suite.Tests, suite.Cases = suite.Tests+1, append(suite.Cases, c)
+	if c.Failures != nil {
+		suite.Failures++
 	}
-	return &Failure{Line: s.Line, Text: s.Text, Request: repetition,
-		Want: strings.Join(wanted, " "), Got: strings.Join(actual, " ")}
+	return ctx.Err()
 }
 
-// text returns an explanation as text. The request was charged after it.
-func text(e *inspect.Explanation) string {
-	var b strings.Builder
-	e.Text(&b)
-	return strings.Replace(b.String(), " (nothing was charged)\n", "\n", 1)
+// failure returns the failure of a repetition.
+func (s *Step) failure(file string, n int, want, got string, why *inspect.Explanation) *Failure {
+	var b, reason strings.Builder
+	fmt.Fprintf(&b, "%5d | %s\n      want %s\n      got  %s", s.Line, s.Text, want, got)
+	if s.Times > 1 {
+		fmt.Fprintf(&b, " (request %d of %d)", n, s.Times)
+	}
+	why.Text(&reason)
+	text := strings.TrimSuffix(reason.String(), " (nothing was charged)\n") // it was, afterwards
+	b.WriteString("\n        " + strings.ReplaceAll(text, "\n", "\n        ") + "\n")
+	return &Failure{fmt.Sprintf("%s:%d: want %s, got %s", file, s.Line, want, got), printable(b.String())}
 }
 
-// addRules adds rules to those that tests can hit.
-func (r *run) addRules(a *rules.Active) {
+// add adds rules to those that tests can hit.
+func (r *Report) add(a *rules.Active) {
 	for _, rule := range a.Limits.All() {
-		r.hits[ofLimit(rule)] += 0
+		r.rule(Rule{Domain: rule.Domain, Name: rule.Name, At: rule.Node.Position})
 	}
 	for _, domain := range slices.Sorted(maps.Keys(a.Set.Policies)) {
 		for _, access := range a.Set.Policies[domain].Access {
-			r.hits[Rule{Domain: domain, Name: accessRule, At: access.Position}] += 0
+			r.rule(Rule{Domain: domain, Name: "access", At: access.Position})
 		}
 	}
 }
 
-// accessRule is the name of access rules.
-const accessRule = "access"
-
-func ofLimit(rule *ratelimit.Rule) Rule {
-	return Rule{Domain: rule.Domain, Name: rule.Name, At: rule.Node.Position}
+// rule returns the entry of a rule.
+func (r *Report) rule(rule Rule) *Rule {
+	if r.byRule[rule] == nil {
+		entry := rule
+		r.byRule[rule] = &entry
+		r.Rules = append(r.Rules, &entry)
+	}
+	return r.byRule[rule]
 }
 
 // hit counts the rules that a request has hit.
-func (r *run) hit(o *outcome) {
+func (r *Report) hit(o *outcome) {
 	if o.Access != nil && o.Access.At != "" {
-		r.hits[Rule{Domain: o.Domain, Name: accessRule, At: o.Access.At}]++
+		r.rule(Rule{Domain: o.Domain, Name: "access", At: o.Access.At}).Hits++
 	}
-	if o.result == nil {
-		return
-	}
-	for i := range o.result.Statuses {
+	for i := 0; o.result != nil && i < len(o.result.Statuses); i++ {
 		if rule := o.result.Statuses[i].Rule; rule != nil {
-			r.hits[ofLimit(rule)]++
+			r.rule(Rule{Domain: rule.Domain, Name: rule.Name, At: rule.Node.Position}).Hits++
 		}
 	}
 }
 
-// Inputs returns the files that a run of test files reads: also rule files, and requests in JSON.
-func Inputs(files []string) (paths []string) {
-	for _, name := range files {
-		f, _ := Read(name)
-		paths = append(paths, name)
-		for _, path := range f.Rules {
-			entries, err := os.ReadDir(path)
-			if err != nil { // a file
-				paths = append(paths, path)
+// Coverage returns how many percent of the rules the tests hit, rounded down.
+func (r *Report) Coverage() int {
+	hit := 0
+	for _, rule := range r.Rules {
+		hit += min(rule.Hits, 1)
+	}
+	return 100 * hit / max(1, len(r.Rules))
+}
+
+// WriteText writes the report for people. paint returns a text in a color of the terminal: 31 is red, 32 green.
+func (r *Report) WriteText(w io.Writer, paint func(text string, color int) string) {
+	for _, s := range r.Suites {
+		verdict := fmt.Sprintf("%s   %s: ", paint("ok", 32), s.Name)
+		for _, c := range s.Cases {
+			if c.Error != nil {
+				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, c.Error.Text)
+			} else if c.Failures != nil {
+				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, printable(c.Name))
 			}
-			for _, entry := range entries {
-				paths = append(paths, filepath.Join(path, entry.Name()))
+			for _, f := range c.Failures {
+				fmt.Fprint(w, f.Text)
 			}
 		}
-		for _, t := range f.Tests {
-			for _, s := range t.Steps {
-				if s.File != "" {
-					paths = append(paths, s.File)
-				}
-			}
+		if s.Failures > 0 {
+			verdict = fmt.Sprintf("%s %s: %d of ", paint("FAIL", 31), s.Name, s.Failures)
+		}
+		if s.Errors == 0 {
+			fmt.Fprintf(w, "%s%s, %s\n", verdict, suggest.Counted(s.Tests, "test"), suggest.Counted(s.Requests, "request"))
 		}
 	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	if len(r.Rules) > 0 {
+		fmt.Fprintf(w, "coverage: the tests hit %d %% of %s\n", r.Coverage(), suggest.Counted(len(r.Rules), "rule"))
+	}
+	for _, rule := range r.Rules {
+		if rule.Hits == 0 {
+			fmt.Fprintf(w, "  no test hits %s of %s (%s)\n", rule.Name, rule.Domain, rule.At)
+		}
+	}
+}
+
+// printable returns a text without characters that could change the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
