@@ -52,14 +52,8 @@ With --envoy it also compares a configuration of Envoy with the rules. It report
 	keys := c.Flags().String("keys", "", "also report the plans of the API keys in this `FILE` that no rule names")
 	output := command.OutputFlag(c, "text", "json", "sarif")
 	c.RunE = func(_ *cobra.Command, paths []string) error {
-		var missing []error
-		for _, path := range paths {
-			if _, err := os.Stat(path); path != strictyaml.Stdin && errors.Is(err, fs.ErrNotExist) {
-				missing = append(missing, fmt.Errorf("there is no file or directory %s", path))
-			}
-		}
-		if len(missing) > 0 {
-			return command.Usage("%w", errors.Join(missing...))
+		if err := allExist(paths); err != nil {
+			return err
 		}
 		s, err := p.readSettings()
 		if err != nil {
@@ -84,6 +78,20 @@ With --envoy it also compares a configuration of Envoy with the rules. It report
 		return errors.Join(err, command.Reported(result.OK))
 	}
 	return c
+}
+
+// allExist returns an error that names the paths without a file or directory, nil for none.
+func allExist(paths []string) error {
+	var missing []error
+	for _, path := range paths {
+		if _, err := os.Stat(path); path != strictyaml.Stdin && errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, fmt.Errorf("there is no file or directory %s", path))
+		}
+	}
+	if missing != nil {
+		return command.Usage("%w", errors.Join(missing...))
+	}
+	return nil
 }
 
 // checked is the result of extauthz check, as -o json prints it.

@@ -40,8 +40,8 @@ func (p *program) root() *cobra.Command {
 	root.Long = "extauthz is a rate limit and authorization service for Envoy. " +
 		"It counts exactly, in memory or in Redis.\n" +
 		"Without a subcommand it runs serve. All settings are environment variables: see extauthz settings."
-	return p.Root(root, p.serve(), p.buckets(), p.check(), p.health(), p.client(), p.echo(), p.explain(), p.keys(), p.test(),
-		p.settings(), p.schema(), moved("bench"), moved("migrate"))
+	return p.Root(root, p.serve(), p.buckets(), p.check(), p.health(), p.client(), p.echo(), p.explain(), p.keys(),
+		p.settings(), p.schema(), p.test(), moved("bench"), moved("migrate"))
 }
 
 // moved is a subcommand that extauthz-tools has.

@@ -67,35 +67,43 @@ func typed(line string) (output string, code int) {
 	return out.String(), code
 }
 
-// TestTestingPage runs the commands of docs/testing.md with its files, and compares what they print.
+// TestTestingPage runs the commands of docs/testing.md with its files, and compares what they print. Those of its files
+// for CI succeed.
 func TestTestingPage(t *testing.T) {
 	page := testenv.RepoFile(t, "docs/testing.md")
 	blocks := regexp.MustCompile("(?ms)^```([^`\n]*)\n(.*?)^```$").FindAllStringSubmatch(page, -1)
-	files, ran := map[string]string{}, 0
+	files := map[string]string{}
+	var inCI []string
 	for _, b := range blocks {
 		if _, title, ok := strings.Cut(b[1], `title="`); ok {
 			files[strings.TrimSuffix(title, `"`)] = b[2]
 		}
+		for _, c := range regexp.MustCompile(`(?m)(?:run|entry): (extauthz .*)`).FindAllStringSubmatch(b[2], -1) {
+			inCI = append(inCI, "$ "+c[1])
+		}
 	}
 	t.Chdir(writeFiles(t, files))
+	ran := 0
 	for _, b := range blocks {
-		if b[1] != "console" {
-			continue
-		}
-		for _, c := range regexp.MustCompile(`(?ms)(^\$ [^\n]*)\n(.*?)\n*(?:\z|^$\n\$)`).FindAllStringSubmatch(b[2], -1) {
-			if output, _ := typed(c[1]); strings.TrimSpace(output) != strings.TrimSpace(c[2]) {
-				t.Errorf("%s\nprints\n%s\nthe page has\n%s", c[1], output, c[2])
+		if line, want, _ := strings.Cut(b[2], "\n"); b[1] == "console" {
+			if output, _ := typed(line); output != want {
+				t.Errorf("%s\nprints\n%s\nthe page has\n%s", line, output, want)
 			}
 			ran++
 		}
 	}
-	if ran < 3 {
-		t.Errorf("ran %d commands of the page, want 3 or more", ran)
+	for _, line := range inCI {
+		if output, code := typed(line); code != 0 {
+			t.Errorf("%s: exit code %d\n%s", line, code, output)
+		}
+	}
+	if ran < 3 || len(inCI) < 3 {
+		t.Errorf("ran %d commands of the page and %d for CI, want 3 or more", ran, len(inCI))
 	}
 }
 
-// TestFirstTestsPass writes the first tests of the rules of the sample, of docker compose, of envoy/ and of each page of
-// the cookbook, and runs them. They hit each rule that a limit request can hit.
+// TestFirstTestsPass writes the first tests of the rules of the sample, of docker compose, of envoy/ and of each page
+// of the cookbook, and runs them. They hit each rule.
 func TestFirstTestsPass(t *testing.T) {
 	root := testenv.RepoRoot(t)
 	rules := map[string]map[string]string{}
@@ -141,8 +149,8 @@ func TestJUnit(t *testing.T) {
 	const hostile = "]]><&\"' \x01\x1b[31m\u202e\ufffe end"
 	t.Chdir(writeFiles(t, map[string]string{
 		"rules.yaml": "domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: minute, requests_per_unit: 5}}]\n",
-		"a&<b>.test": "rules rules.yaml\ntest a" + hostile + "\n  limit shop tenant=a" + strings.ReplaceAll(hostile, " ", "") +
-			" -> refused\ntest b\n limit shop tenant=b -> allowed\n",
+		"a&<b>.test": "rules rules.yaml\ntest a" + hostile + "\n  limit shop tenant=a" +
+			strings.ReplaceAll(hostile, " ", "") + " -> refused\ntest b\n limit shop tenant=b -> allowed\n",
 		"broken.test": "rules rules.yaml\n" + hostile + "\n",
 	}))
 	var out bytes.Buffer
@@ -181,7 +189,8 @@ func TestJUnit(t *testing.T) {
 		!strings.Contains(first.Failure.Message, "a&<b>.test:3: want refused, got allowed") || second.Failure != nil {
 		t.Errorf("%+v\n%+v", first, second)
 	}
-	if broken := report.Suites[1].Cases[0].Error; broken == nil || !strings.Contains(broken.Text, "broken.test:2:1: error") {
+	broken := report.Suites[1].Cases[0].Error
+	if broken == nil || !strings.Contains(broken.Text, "broken.test:2:1: error") {
 		t.Errorf("%+v", report.Suites[1])
 	}
 }
@@ -214,7 +223,7 @@ test a token
 // tests run again; the end of the context ends the command.
 func TestWatchTests(t *testing.T) {
 	rule := func(n int) string {
-		return fmt.Sprintf("domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: minute, requests_per_unit: %d}}]\n", n)
+		return fmt.Sprintf("domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: minute, requests_per_unit: %d}}]", n)
 	}
 	write := func(path, content string) {
 		t.Helper()
@@ -254,7 +263,8 @@ func TestWatchTests(t *testing.T) {
 	await("ok   t.test: 1 test, 1 request")
 	write("rules/a.yaml", rule(2))
 	await("got  remaining=1")
-	write("t.test", "rules rules\ntest one\n  request request.json -> allowed remaining=1\n  request nope.json -> allowed\n")
+	write("t.test", "rules rules\ntest one\n  request request.json -> allowed remaining=1\n"+
+		"  request nope.json -> allowed\n")
 	await("nope.json")
 	write("nope.json", `{"domain": "shop", "descriptors": [{"entries": [{"key": "tenant", "value": "b"}]}]}`)
 	await("ok   t.test: 1 test, 2 requests")
@@ -293,7 +303,8 @@ func writeFiles(t *testing.T, files map[string]string) (dir string) {
 	dir = t.TempDir()
 	for path, content := range files {
 		path = filepath.Join(dir, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err = errors.Join(err, os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ It uses the same environment variables as extauthz serve, such as DEFAULT_ALGORI
 For a request with another outcome than expected, it prints the rule that decided and the usage of each bucket.
 At the end it lists the rules that no test hits. The exit code is 1 if a test fails or a file cannot be run.
 
-With --init, the arguments are rule files or directories. It writes a first file of tests, which pass: for each
+With --init, the arguments are rule files or directories. It writes a first file of tests, which pass. They send each
 rule as many hits as its limit allows, and one more.`,
 		Example: `  extauthz test shop.test
   extauthz test --watch shop.test
@@ -39,9 +39,12 @@ rule as many hits as its limit allows, and one more.`,
 	}
 	coverage := c.Flags().Int("coverage", 0, "exit code 1 if the tests hit fewer than this `PERCENT` of the rules")
 	watch := c.Flags().Bool("watch", false, "run again after each change of a test or rule file, until Ctrl-C")
-	first := c.Flags().String("init", "", "write a first `FILE` with tests of the rules that follow, - for standard output")
+	first := c.Flags().String("init", "", "write a first `FILE` of tests of the rules that follow, - for standard output")
 	output := command.OutputFlag(c, "text", "json", "junit")
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, paths []string) error {
+		if err := allExist(paths); err != nil {
+			return err
+		}
 		run := func() error { return p.runTests(ctx, s, paths, output.Word, *coverage) }
 		switch {
 		case *first != "":

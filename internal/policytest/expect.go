@@ -59,10 +59,11 @@ func newOutcome(m flow.Method, d *flow.Decided) *outcome {
 	for _, h := range limit.GetRequestHeadersToAdd() {
 		add("upstream ", h)
 	}
-	for _, h := range slices.Concat(check.GetDeniedResponse().GetHeaders(), check.GetOkResponse().GetResponseHeadersToAdd()) {
+	ok := check.GetOkResponse()
+	for _, h := range slices.Concat(check.GetDeniedResponse().GetHeaders(), ok.GetResponseHeadersToAdd()) {
 		add("", h.GetHeader())
 	}
-	for _, h := range check.GetOkResponse().GetHeaders() {
+	for _, h := range ok.GetHeaders() {
 		add("upstream ", h.GetHeader())
 	}
 	return o

@@ -49,7 +49,8 @@ func First(ctx context.Context, s *settings.Settings, path string, paths []strin
 		err = errors.Join(err, f.rule(rule))
 	}
 	for _, domain := range slices.Sorted(maps.Keys(active.Set.Policies)) {
-		err = errors.Join(err, f.test("calls of "+domain+" without a credential", checks(domain, active.Set.Policies[domain])...))
+		requests := checks(domain, active.Set.Policies[domain])
+		err = errors.Join(err, f.test("calls of "+domain+" without a credential", requests...))
 	}
 	return f.text.String(), err
 }

@@ -36,11 +36,11 @@ type Config struct {
 }
 
 // now returns the clock of API keys and tokens, nil for the default.
-func (c *Config) now() func() time.Time {
-	if c.Clock == nil {
+func (cfg *Config) now() func() time.Time {
+	if cfg.Clock == nil {
 		return nil
 	}
-	return func() time.Time { return time.UnixMicro(c.Clock()) }
+	return func() time.Time { return time.UnixMicro(cfg.Clock()) }
 }
 
 // Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
