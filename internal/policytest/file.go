@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -117,6 +119,11 @@ func Parse(name string, content []byte) (*File, rules.Problems) {
 		}
 	}
 	p.form = ""
+	for _, t := range p.file.Tests {
+		if len(t.Steps) == 0 && p.problems == nil {
+			p.fail(word{}, fmt.Sprintf("the test in line %d has no request", t.Line), "write `"+forms[4]+"`")
+		}
+	}
 	if (len(p.file.Rules) == 0 || len(p.file.Tests) == 0) && p.problems == nil {
 		p.fail(word{}, "the file has no rules or no test", "write `"+forms[0]+"`, and below it `"+forms[3]+"`")
 	}
@@ -201,7 +208,7 @@ func (p *parser) statement(list []word) {
 		}
 	case verb.text == "start":
 		at, err := time.Parse(time.RFC3339, rest[0].text)
-		if p.file.Start = at; err != nil || at.Year() < 1970 || at.Year() > 2200 || len(p.file.Keys) > 0 {
+		if p.file.Start = at; err != nil || at.Year() < 1970 || at.Year() > 2100 || len(p.file.Keys) > 0 {
 			p.fail(rest[0], "this is no time, or it is below a key")
 		}
 	case kind == key:
@@ -244,7 +251,7 @@ func (p *parser) time(w word) {
 func (p *parser) key(text word, fields []word) {
 	r := apikey.Record{ID: text.text, Hash: p.secret.Hash(text.text), Weak: true}
 	flags, names := pflag.NewFlagSet("", pflag.ContinueOnError), []string(nil)
-	command.AddRecordFlags(flags, &r, p.file.Start)
+	limit := command.AddRecordFlags(flags, &r, p.file.Start)
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	before := len(p.problems)
 	for _, w := range fields {
@@ -258,6 +265,9 @@ func (p *parser) key(text word, fields []word) {
 	err := apikey.CheckWeak(text.text)
 	if err == nil {
 		err = r.Err()
+	}
+	if r.Limit == nil && *limit != (ratelimit.LimitSpec{}) {
+		err = errors.New("`algorithm` and `burst` need `limit`")
 	}
 	if _, twice := p.file.Keys[text.text]; twice {
 		err = fmt.Errorf("the key %s is above", suggest.Quoted(text.text))

@@ -8,13 +8,11 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -26,8 +24,8 @@ type first struct {
 	text     strings.Builder
 }
 
-// First returns a first file with tests of rules, to be written to a path. The tests pass. They hit each rule with as
-// many hits as its limit allows and one more, and each access rule without a credential.
+// First returns a first file with tests of rules, to be written to a path. The tests pass. They send each
+// rule as many hits as its limit allows and one more, and each policy a request without a credential.
 func First(ctx context.Context, s *settings.Settings, path string, paths []string) (string, error) {
 	f := &first{ctx: ctx, settings: s, rules: paths}
 	o, err := (&File{Rules: paths, Start: defaultStart}).open(ctx, s)
@@ -49,30 +47,9 @@ func First(ctx context.Context, s *settings.Settings, path string, paths []strin
 		err = errors.Join(err, f.rule(rule))
 	}
 	for _, domain := range slices.Sorted(maps.Keys(active.Set.Policies)) {
-		requests := checks(domain, active.Set.Policies[domain])
-		err = errors.Join(err, f.test("calls of "+domain+" without a credential", requests...))
+		err = errors.Join(err, f.test("a call of "+domain+" without a credential", "check GET / domain "+quote(domain)))
 	}
 	return f.text.String(), err
-}
-
-var placeholder = regexp.MustCompile(`\{[^}]*\}`)
-
-// checks returns a request to each access rule of a policy, and one to a path that has none.
-func checks(domain string, p *authz.Policy) (list []string) {
-	for _, a := range append(slices.Clone(p.Access), authz.Access{}) {
-		method, path, host := "GET", "/any", ""
-		if len(a.Methods) > 0 {
-			method = a.Methods[0]
-		}
-		if _, text := a.Path.Form(); text != "" {
-			path = placeholder.ReplaceAllString(text, "any")
-		}
-		if len(a.Hosts) > 0 {
-			host = " host " + strings.ReplaceAll(a.Hosts[0], "*", "any")
-		}
-		list = append(list, "check "+method+" "+quote(path)+host+" domain "+quote(domain))
-	}
-	return list
 }
 
 // rule writes the test of a rule: what its tightest limit allows, and one hit more.

@@ -137,7 +137,8 @@ func (f *File) open(ctx context.Context, s *settings.Settings) (o *session, err 
 	o = &session{file: f}
 	o.clock.Store(f.Start.UnixMicro())
 	o.Offline, err = service.OpenOffline(ctx, service.OfflineConfig{
-		Config: service.Config{Settings: s, Stderr: io.Discard, Clock: o.clock.Load}, Rules: f.Rules,
+		Config: service.Config{Settings: s, Stderr: io.Discard, Clock: o.clock.Load},
+		Rules:  f.Rules, Stdin: strings.NewReader(""), // a path `-` is an empty file
 	})
 	if err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func (r *Report) WriteText(w io.Writer, paint func(text string, color int) strin
 		verdict := fmt.Sprintf("%s   %s: ", paint("ok", 32), s.Name)
 		for _, c := range s.Cases {
 			if c.Error != nil {
-				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, c.Error.Text)
+				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, printable(c.Error.Text))
 			} else if c.Failures != nil {
 				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, printable(c.Name))
 			}
