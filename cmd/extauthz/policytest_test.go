@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -220,6 +221,35 @@ test a token
 	if output, code := typed("$ extauthz test t.test"); code != 0 {
 		t.Error(output)
 	}
+}
+
+// TestNothingIsFetched checks that a test does not connect to the address of a jwks_url.
+func TestNothingIsFetched(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := tokens.ES256(t, "k").Claims(t, map[string]any{"iss": "https://issuer.example", "aud": "shop", "sub": "ann",
+		"exp": 1_800_003_600})
+	t.Chdir(writeFiles(t, map[string]string{
+		"rules.yaml": "domain: shop\nauthz: {credentials: [{jwt: {issuer: https://issuer.example, audiences: [shop], " +
+			"algorithms: [ES256], jwks_url: https://" + listener.Addr().String() + "/}}]}\n",
+		"t.test": "rules rules.yaml\ntest a token\n  check GET / 'authorization:Bearer " + token + "' -> 503 cause=no_keys\n",
+	}))
+	if output, code := typed("$ extauthz test t.test"); code != 0 {
+		t.Error(output)
+	}
+	ours, err := net.Dial("tcp", listener.Addr().String()) // connections are accepted in their order
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	first, err := listener.Accept()
+	if err != nil || first.RemoteAddr().String() != ours.LocalAddr().String() {
+		t.Errorf("another connection was first: %v", err)
+	}
+	first.Close()
+	listener.Close()
 }
 
 // TestWatchTests changes a test file, a rule file and a request in JSON, and adds a rule file. Each change makes the
