@@ -61,14 +61,14 @@ rule as many hits as its limit allows, and one more.`,
 func (p *program) runTests(
 	ctx context.Context, s *settings.Settings, files []string, format string, coverage int,
 ) (err error) {
-	begin, clear := time.Now(), ""
+	begin, wipe := time.Now(), ""
 	report := policytest.Run(ctx, s, files, func(s *policytest.Suite) {
 		if p.Terminal && time.Since(begin) > time.Second {
-			clear = "\r\x1b[K"
-			fmt.Fprintf(p.Stderr, "%s%s: %d tests", clear, s.Name, s.Tests)
+			wipe = "\r\x1b[K"
+			fmt.Fprintf(p.Stderr, "%s%s: %d tests", wipe, s.Name, s.Tests)
 		}
 	})
-	fmt.Fprint(p.Stderr, clear)
+	fmt.Fprint(p.Stderr, wipe)
 	switch format {
 	case "json":
 		err = command.PrintJSON(p.Stdout, report)

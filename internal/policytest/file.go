@@ -316,6 +316,9 @@ func (p *parser) request(s *Step, verb word, list []word) error {
 		s.Method = flow.RateLimit
 		first, options, pair, separator = []string{"domain"}, []string{"hits"}, "descriptor", "="
 	case "request":
+		if len(list) != 1 {
+			return errors.New("it needs one file")
+		}
 		p.file.Requests = append(p.file.Requests, p.path(list[0]))
 		content, _, err := poll.Read(p.path(list[0]), MaxFile)
 		if err == nil {
@@ -338,7 +341,10 @@ func (p *parser) request(s *Step, verb word, list []word) error {
 			p.unknown(w, options, "a word with spaces is in quotes")
 		}
 	}
-	if path := flags.Lookup("path").Value.String(); !strings.HasPrefix(path, "/") || len(list) < len(first) {
+	if len(list) < len(first) {
+		return errors.New("it lacks words")
+	}
+	if path := flags.Lookup("path").Value.String(); !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("%s is no path", suggest.Quoted(path))
 	}
 	message, err := request.Read(s.Method == flow.Check)

@@ -33,6 +33,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("rules r\nkey k owner=o expires=90d limit=1/day\ntest t\n" +
 		"+36500d limit shop 'tenant=a' x10000 hits 4294967295 -> remaining.a=*")
+	f.Add("rules r\ntest t\nrequest x5 -> allowed\nlimit x5 -> allowed\ncheck GET x5 -> 200\n0s\ntest\n'\n->")
 	f.Add("rules r\ntest t\ncheck \xff \"/\" a:b -> no no upstream upstream:x 200")
 	rules := filepath.Join(f.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte("domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: minute, "+
