@@ -229,6 +229,7 @@ func TestNothingIsFetched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer listener.Close()
 	token := tokens.ES256(t, "k").Claims(t, map[string]any{"iss": "https://issuer.example", "aud": "shop", "sub": "ann",
 		"exp": 1_800_003_600})
 	t.Chdir(writeFiles(t, map[string]string{
@@ -249,7 +250,6 @@ func TestNothingIsFetched(t *testing.T) {
 		t.Errorf("another connection was first: %v", err)
 	}
 	first.Close()
-	listener.Close()
 }
 
 // TestWatchTests changes a test file, a rule file and a request in JSON, and adds a rule file. Each change makes the
