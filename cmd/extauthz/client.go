@@ -39,7 +39,7 @@ func (p *program) client() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&client.Address, "address", "localhost:8081", "`HOST:PORT` of the service, or unix:PATH")
 	kind := flags.String("service", "ratelimit", "the service: ratelimit or ext_authz")
-	request := addRequest(flags)
+	request := command.AddRequestFlags(flags)
 	secured := command.AddTLSFlags(flags)
 	flags.DurationVar(&client.Timeout, "timeout", probeTimeout, "maximum wait for the answer")
 	output := command.OutputFlag(c, "text", "json")
@@ -47,7 +47,7 @@ func (p *program) client() *cobra.Command {
 		if *kind != "ratelimit" && *kind != "ext_authz" {
 			return command.Usage("--service %q: want ratelimit or ext_authz", *kind)
 		}
-		call, err := request.read(*kind == "ext_authz")
+		call, err := request.Read(*kind == "ext_authz")
 		switch {
 		case err != nil:
 			return err

@@ -40,7 +40,7 @@ With neither, it needs the environment of the service, and shows its buckets in 
   extauthz explain --debug localhost:6070 --domain shop --descriptor tenant=acme
   extauthz explain rules --request captured.json -o json`,
 	}
-	request := addRequest(c.Flags())
+	request := command.AddRequestFlags(c.Flags())
 	captured := c.Flags().String("request", "",
 		"`FILE` with a CheckRequest or RateLimitRequest in JSON, - for standard input")
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
@@ -71,10 +71,10 @@ With neither, it needs the environment of the service, and shows its buckets in 
 }
 
 // requestText returns the request in JSON: that of a file, or that of the flags.
-func (p *program) requestText(path string, flags *requestFlags) ([]byte, error) {
+func (p *program) requestText(path string, flags *command.RequestFlags) ([]byte, error) {
 	switch path {
 	case "":
-		request, err := flags.read(flags.limit.Descriptors == nil)
+		request, err := flags.Read(flags.IsCheck())
 		if err != nil {
 			return nil, err
 		}

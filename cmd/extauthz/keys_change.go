@@ -26,10 +26,10 @@ func (k *keyCommand) rotate() *cobra.Command {
 		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
 		Args:    oneID,
 	}
-	grace := day
+	grace := command.Day
 	c.Flags().Func("grace", "how long the old key stays valid: a `duration` in days (7d) or hours (24h; the default)",
 		func(v string) (err error) {
-			grace, err = duration(v)
+			grace, err = command.Duration(v)
 			return err
 		})
 	endPrevious := c.Flags().Bool("end-previous", false, "rotate a key that was rotated within the grace; the key "+

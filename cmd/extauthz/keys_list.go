@@ -93,7 +93,7 @@ func shortTime(t time.Time) string {
 	switch {
 	case t.IsZero():
 		return "never"
-	case t.Equal(t.Truncate(day)):
+	case t.Equal(t.Truncate(command.Day)):
 		return t.Format(time.DateOnly)
 	}
 	return t.Format(time.RFC3339)

@@ -201,11 +201,25 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
 		return fmt.Errorf("unknown flag -%s: write --%s", word, word)
 	}
+	return fmt.Errorf("--%s %q: %w", flag.Name, value, wanted(invalid))
+}
+
+// wanted returns what is wanted in place of a wrong value of a flag.
+func wanted(invalid *pflag.InvalidValueError) error {
 	err := errors.Unwrap(invalid)
 	if _, ok := errors.AsType[*strconv.NumError](err); ok {
-		err = errors.New("want a whole number")
+		return errors.New("want a whole number")
 	}
-	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
+	return err
+}
+
+// SetFlag sets a flag to a value that no command line has. The error names what is wanted, and not the flag.
+func SetFlag(flags *pflag.FlagSet, name, value string) error {
+	err := flags.Set(name, value)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return wanted(invalid)
+	}
+	return err
 }
 
 // Working says on a terminal what takes long. The function that it returns removes the line.

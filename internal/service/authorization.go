@@ -1,8 +1,13 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -22,10 +27,16 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *settings.Settings, live *rules.Live, keys *apikey.Keys, log *slog.Logger,
+	s *settings.Settings, live *rules.Live, keys *apikey.Keys, now func() time.Time, log *slog.Logger,
 ) *authorization {
 	a := &authorization{log: log}
-	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
+	var transport http.RoundTripper // nil is the default
+	if now != nil {
+		transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("nothing is fetched while the clock is virtual")
+		}}
+	}
+	a.tokens = jwt.New(jwt.Config{Now: now, Transport: transport, OnReading: func(r jwt.Reading) {
 		message := "cannot read the keys of an issuer; its previous keys stay active"
 		if r.Keys == 0 {
 			message = "cannot read the keys of an issuer; it has no keys yet, so requests with its tokens get 503"

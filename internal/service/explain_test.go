@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,9 +41,10 @@ func TestExplainIsTheDecision(t *testing.T) {
 	const requests = 50
 	verdicts := map[string]int{}
 	for range testenv.Steps(100, 2000) { // rule sets
-		now := int64(1_700_000_000_000_000) + random.Int64N(1e12)
+		var now atomic.Int64 // the store also reads it in the background
+		now.Store(1_700_000_000_000_000 + random.Int64N(1e12))
 		rules := randomRules(random)
-		o := openOffline(t, rules, func() int64 { return now })
+		o := openOffline(t, rules, now.Load)
 		for i := range requests {
 			m, message := randomMessage(t, random)
 			e := o.Explain(t.Context(), m, message)
@@ -53,7 +55,7 @@ func TestExplainIsTheDecision(t *testing.T) {
 					seed, i, diff, rules, asJSON(t, e))
 			}
 			verdicts[e.Service+" "+e.Verdict+" "+e.Reason]++
-			now += random.Int64N(2) * random.Int64N(3_000_000)
+			now.Add(random.Int64N(2) * random.Int64N(3_000_000))
 		}
 		o.Close()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -68,7 +69,7 @@ type OfflineConfig struct {
 // OpenOffline opens all that decides requests. The caller must close it.
 func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	s := *cfg.Settings
-	s.Memory.SnapshotPath = ""                                     // it belongs to a running service
+	s.Memory.SnapshotPath, s.Telemetry.Tracing = "", false         // both belong to a running service
 	s.Redis.FallbackReplicas = cmp.Or(s.Redis.FallbackReplicas, 1) // a command is no replica
 	s.Redis.Main.Timeout, s.Redis.PerSecond.Timeout = commandPatience, commandPatience
 	cfg.Settings = &s
@@ -124,6 +125,12 @@ func (o *Offline) SetKeys(keys map[string]apikey.Record) {
 	}
 	o.keys.demo.Replace(records)
 }
+
+// ReadKeys reads the keys of issuers again, as a service does from time to time. A virtual clock that leaps needs it.
+func (o *Offline) ReadKeys() { o.check.tokens.Refresh() }
+
+// Active returns the rules by which it decides.
+func (o *Offline) Active() *rules.Active { return o.live.Active() }
 
 // Close closes what was opened.
 func (o *Offline) Close() {

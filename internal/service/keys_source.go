@@ -64,14 +64,16 @@ func ServerSecret(k settings.Keys) (*apikey.Secret, error) {
 // openKeys loads the keys that the settings name, and the key of the sample if that is served. Its error names what the
 // operator has to fix. If Redis is unreachable, openKeys returns without its keys, and they are loaded when Redis
 // answers.
-func openKeys(ctx context.Context, s *settings.Settings, rules *loadedRules, log *slog.Logger) (*keySource, error) {
+func openKeys(
+	ctx context.Context, s *settings.Settings, rules *loadedRules, now func() time.Time, log *slog.Logger,
+) (*keySource, error) {
 	k := &keySource{log: log, path: s.Keys.File}
 	secret, err := secretFor(s, rules)
 	if err != nil {
 		return nil, err
 	}
 	k.secret = secret
-	k.keys = apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
+	k.keys = apikey.New(apikey.Config{Secret: secret, Now: now, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
 	}

@@ -33,7 +33,7 @@ func serveKeys(t *testing.T, env *settings.Settings, rules *loadedRules) (*keySo
 	t.Helper()
 	s := env
 	out := new(testenv.Output)
-	k, err := openKeys(t.Context(), s, rules, newLogger(Config{Settings: s, Stderr: out}))
+	k, err := openKeys(t.Context(), s, rules, nil, newLogger(Config{Settings: s, Stderr: out}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestOpenKeysRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.env
-			_, err := openKeys(t.Context(), s, c.rules, newLogger(Config{Settings: s, Stderr: new(testenv.Output)}))
+			_, err := openKeys(t.Context(), s, c.rules, nil, newLogger(Config{Settings: s, Stderr: new(testenv.Output)}))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}

@@ -30,8 +30,17 @@ type Config struct {
 	Stderr io.Writer
 	// Terminal is true if Stderr is a terminal, where the operator can press Ctrl-C.
 	Terminal bool
-	// Clock is the time of the memory store, in µs since 1970. Default: memstore.Config.Clock.
+	// Clock is a virtual clock of the memory store, API keys and tokens, in µs since 1970. With it, no keys of issuers are
+	// fetched. It must be safe for concurrent use. Default: memstore.Config.Clock, and time.Now for keys and tokens.
 	Clock func() int64
+}
+
+// now returns the clock of API keys and tokens, nil for the default.
+func (cfg *Config) now() func() time.Time {
+	if cfg.Clock == nil {
+		return nil
+	}
+	return func() time.Time { return time.UnixMicro(cfg.Clock()) }
 }
 
 // Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
@@ -109,12 +118,12 @@ type activeRules struct {
 // openRules activates the rules that were loaded.
 func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRules, error) {
 	s := st.Settings
-	keys, err := openKeys(ctx, s, loaded, st.log)
+	keys, err := openKeys(ctx, s, loaded, st.now(), st.log)
 	if err != nil {
 		return nil, err
 	}
 	r := &activeRules{stores: st, live: newLive(s), keys: keys, ready: newHealth()}
-	r.check = newAuthorization(s, r.live, keys.keys, st.log)
+	r.check = newAuthorization(s, r.live, keys.keys, st.now(), st.log)
 	r.ready.set(rulesActive, !s.Process.HealthyConfigs)
 	r.ready.set(redisAnswers, !st.watched() || st.redisUp())
 	r.source = newRuleSource(loaded, r.live, st.log, func(set rules.Set) {

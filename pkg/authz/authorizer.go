@@ -215,6 +215,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		path = p.quotaPath
 	}
 	access := p.rule(r, host, path)
+	f.host, f.query, f.decision, f.access = host, query, d, access
 	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
@@ -223,7 +224,6 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
-	f.host, f.query, f.decision, f.access = host, query, d, access
 	carried, err := a.authenticate(ctx, pending)
 	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
 		return err

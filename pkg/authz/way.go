@@ -23,6 +23,9 @@ func (p *Pending) Way() *Way {
 		return nil
 	}
 	w := &Way{Access: f.access.Access}
+	if w.Access.Require == Denied { // no credential is looked for
+		return w
+	}
 	for i := range p.policy.credentials {
 		c := &p.policy.credentials[i]
 		_, err := find(c.place, f.request, f.query)

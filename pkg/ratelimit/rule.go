@@ -33,6 +33,9 @@ type Rule struct {
 	buckets []variable
 }
 
+// Path returns the nodes that a descriptor of the rule matches, one for each entry. The caller must not change it.
+func (r *Rule) Path() []*Node { return r.path }
+
 // RuleLimit is a compiled limit, with all defaults and the names of its buckets.
 type RuleLimit struct {
 	// Limit is the limit that a store decides by. It is the zero value in an unlimited rule.

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -8,25 +8,25 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// requestFlags are the flags of a request to one of the two services.
-type requestFlags struct {
+// RequestFlags are the flags of a request to one of the two services.
+type RequestFlags struct {
 	limit   *rlsv3.RateLimitRequest
 	check   *authv3.AttributeContext_HttpRequest
 	source  string
 	headers []string
 }
 
-func addRequest(flags *pflag.FlagSet) *requestFlags {
-	r := &requestFlags{limit: new(rlsv3.RateLimitRequest), check: &authv3.AttributeContext_HttpRequest{
+// AddRequestFlags adds the flags of a request.
+func AddRequestFlags(flags *pflag.FlagSet) *RequestFlags {
+	r := &RequestFlags{limit: new(rlsv3.RateLimitRequest), check: &authv3.AttributeContext_HttpRequest{
 		Scheme: "http", Protocol: "HTTP/1.1",
 	}}
 	flags.StringVar(&r.limit.Domain, "domain", "", "`DOMAIN` of the rules")
 	flags.Func("descriptor", "ratelimit: a descriptor, as `KEY=VALUE,...`; may be repeated",
-		command.DescriptorTo(&r.limit.Descriptors))
+		DescriptorTo(&r.limit.Descriptors))
 	flags.Uint32Var(&r.limit.HitsAddend, "hits", 1,
 		"ratelimit: how many hits the request counts as; 0 charges nothing")
 	flags.StringVar(&r.check.Method, "method", "GET", "ext_authz: `METHOD` of the request")
@@ -38,20 +38,23 @@ func addRequest(flags *pflag.FlagSet) *requestFlags {
 	return r
 }
 
-// read returns the request: an *authv3.CheckRequest for a check, else an *rlsv3.RateLimitRequest.
-func (r *requestFlags) read(check bool) (proto.Message, error) {
-	headers, err := command.Headers(r.headers)
+// IsCheck reports whether the request has no descriptor, so that it is one to ext_authz.
+func (r *RequestFlags) IsCheck() bool { return r.limit.Descriptors == nil }
+
+// Read returns the request: an *authv3.CheckRequest for a check, else an *rlsv3.RateLimitRequest.
+func (r *RequestFlags) Read(check bool) (proto.Message, error) {
+	headers, err := Headers(r.headers)
 	switch {
 	case err != nil:
 		return nil, err
 	case check && r.limit.Descriptors != nil:
-		return nil, command.Usage("--descriptor is for the service ratelimit, not for ext_authz")
+		return nil, Usage("--descriptor is for the service ratelimit, not for ext_authz")
 	case !check && len(headers) > 0:
-		return nil, command.Usage("--header is for the service ext_authz, not for ratelimit")
+		return nil, Usage("--header is for the service ext_authz, not for ratelimit")
 	case !check && r.limit.Domain == "":
-		return nil, command.Usage("missing --domain DOMAIN")
+		return nil, Usage("missing --domain DOMAIN")
 	case !check && r.limit.Descriptors == nil:
-		return nil, command.Usage("missing --descriptor KEY=VALUE,...")
+		return nil, Usage("missing --descriptor KEY=VALUE,...")
 	case check:
 		r.check.Headers = headers
 		return checkRequest(r.limit.Domain, r.source, r.check), nil
