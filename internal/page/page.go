@@ -1,0 +1,239 @@
+// Package page turns what a replica knows of its rules, keys and stores into pages for people: HTML without scripts and
+// without anything from elsewhere.
+package page
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// State is what a page shows. It has no secrets.
+type State struct {
+	// Title names the page; its address is Path.
+	Title, Path string
+	Now         time.Time
+	// Build is the version. Ready means that the replica accepts requests.
+	Build string
+	Ready bool
+	// GlobalShadow means that SHADOW_MODE lets all requests pass.
+	GlobalShadow bool
+	// Still means that the overview does not load itself again.
+	Still bool
+
+	Source  Source
+	Figures []Figure
+	Rules   Rules
+	Ask     Ask
+}
+
+// Source is where the rules are from.
+type Source struct {
+	From, Generation string
+	// Since is when the rules became active. Changes are those of the last reload, nil if there was none.
+	Since   time.Time
+	Changes *rules.Changes
+	// Refused are the mistakes for which newer rules are refused.
+	Refused string
+}
+
+// Figure is a number of the stores, and what it means.
+type Figure struct{ Name, Value, Meaning string }
+
+// Rules are rules of a page. Matching is how many match the filter, of Total.
+type Rules struct {
+	Filter          string
+	Page, Pages     int
+	Total, Matching int
+	Rows            []Row
+}
+
+// Row is a rule.
+type Row struct {
+	Domain, Name string
+	Sentences    []string
+	Activity     *Activity // nil for one that is not kept
+}
+
+// Ask is the form that asks why a request would pass. Its fields are what was asked.
+type Ask struct {
+	Domain, Descriptor, Method, Host, Path string
+	// Check means that it was asked about a request of ext_authz.
+	Check bool
+	// Explanation answers it, nil if nothing was asked. Error is why it cannot be answered.
+	Explanation *inspect.Explanation
+	Error       string
+}
+
+const (
+	perPage = 100 // rules of a page
+	busiest = 10  // rules of the overview
+)
+
+// Find fills in the rules with a text in their name.
+func (r *Rules) Find(all []*ratelimit.Rule, h *History, now time.Time) {
+	r.Total = len(all)
+	var found []*ratelimit.Rule
+	for _, rule := range all {
+		if strings.Contains(strings.ToLower(rule.Domain+"."+rules.Mask(rule.Name)), strings.ToLower(r.Filter)) {
+			found = append(found, rule)
+		}
+	}
+	r.Matching, r.Pages = len(found), max(1, (len(found)+perPage-1)/perPage)
+	r.Page = min(max(1, r.Page), r.Pages)
+	begin := (r.Page - 1) * perPage
+	for _, rule := range found[begin:min(begin+perPage, len(found))] {
+		r.Rows = append(r.Rows, newRow(rule, h.Of(rule, now)))
+	}
+}
+
+// FindBusiest fills in the rules with the highest rates of those that are kept.
+func (r *Rules) FindBusiest(all []*ratelimit.Rule, h *History, now time.Time) {
+	type active struct {
+		*ratelimit.Rule
+		*Activity
+	}
+	r.Total = len(all)
+	var kept []active
+	for _, rule := range all[:min(len(all), maxRules)] {
+		if a := h.Of(rule, now); a != nil {
+			kept = append(kept, active{rule, a})
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b active) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Requests, a.Requests))
+	})
+	for _, k := range kept[:min(len(kept), busiest)] {
+		r.Rows = append(r.Rows, newRow(k.Rule, k.Activity))
+	}
+}
+
+func newRow(rule *ratelimit.Rule, a *Activity) Row {
+	row := Row{Domain: rule.Domain, Name: rules.Mask(rule.Name), Activity: a}
+	for i := range rule.Limits {
+		row.Sentences = append(row.Sentences, rules.Mask(Sentence(rule, &rule.Limits[i])))
+	}
+	return row
+}
+
+// Previous and Next are the numbers of other pages, 0 for none.
+func (r *Rules) Previous() int { return r.Page - 1 }
+
+// Next is the number of the next page, 0 for none.
+func (r *Rules) Next() int {
+	if r.Page >= r.Pages {
+		return 0
+	}
+	return r.Page + 1
+}
+
+// Shares returns the shares of requests of the last hour that were denied, or would have been.
+func (a *Activity) Shares(globalShadow bool) string {
+	denied, shadow := a.Denied, a.ShadowDenied
+	if globalShadow {
+		denied, shadow = 0, denied+shadow
+	}
+	share := func(n uint64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, a.Requests))) }
+	switch {
+	case denied+shadow == 0:
+		return "none denied"
+	case shadow == 0:
+		return share(denied) + " denied"
+	case denied == 0:
+		return share(shadow) + " would be denied"
+	}
+	return share(denied) + " denied, " + share(shadow) + " would be"
+}
+
+// Spark is the last hour as a picture of 60 by 20: the outlines of all requests, and of those over their limit.
+type Spark struct{ Requests, Denied, Text string }
+
+// Spark draws the last hour.
+func (a *Activity) Spark() Spark {
+	const height = 20
+	most := uint32(0)
+	for _, m := range a.minutes {
+		most = max(most, m.requests)
+	}
+	outline := func(of func(m minute) uint32) string {
+		var b strings.Builder
+		b.WriteString("M0 20")
+		for _, m := range a.minutes {
+			n := min(of(m), most)
+			up := (uint64(n)*height + uint64(max(1, most)) - 1) / uint64(max(1, most))
+			fmt.Fprintf(&b, "V%dh1", height-up)
+		}
+		return b.String() + "V20z"
+	}
+	return Spark{
+		Requests: outline(func(m minute) uint32 { return m.requests }),
+		Denied:   outline(func(m minute) uint32 { return max(m.denied, m.shadowDenied) }),
+		Text: fmt.Sprintf("%s in the last hour, at most %d in a minute; %d denied, %d would be",
+			suggest.Counted(int(a.Requests), "request"), most, a.Denied, a.ShadowDenied),
+	}
+}
+
+// Text is the explanation as text.
+func (a *Ask) Text() string {
+	var b strings.Builder
+	a.Explanation.Text(&b)
+	return b.String()
+}
+
+// Answer is the answer to Envoy, in JSON.
+func (a *Ask) Answer() string { return string(a.Explanation.Answer) }
+
+var (
+	//go:embed page.css
+	style string
+	//go:embed page.html
+	text string
+)
+
+// Pages writes pages.
+type Pages struct {
+	template *template.Template
+	policy   string
+}
+
+// New parses the pages.
+func New() *Pages {
+	sum := sha256.Sum256([]byte(style))
+	return &Pages{
+		template: template.Must(template.New("page").Funcs(template.FuncMap{
+			"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // it is embedded
+			"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+			"short": func(f float64) string { return fmt.Sprintf("%.3g", f) },
+		}).Parse(text)),
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+	}
+}
+
+// Write answers with the page that a State has.
+func (p *Pages) Write(w http.ResponseWriter, s *State) {
+	var b strings.Builder
+	if err := p.template.Execute(&b, s); err != nil {
+		http.Error(w, "the page has a bug: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", p.policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	_, _ = w.Write([]byte(b.String())) // an error means that the operator has gone
+}

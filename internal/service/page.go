@@ -1,0 +1,137 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/page"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// addPages adds the pages for people. The overview is at / for clients that accept HTML; others get index.
+func (r *requests) addPages(mux *http.ServeMux, index string) {
+	pages := page.New()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, q *http.Request) {
+		if !strings.Contains(q.Header.Get("Accept"), "text/html") {
+			fmt.Fprint(w, index)
+			return
+		}
+		s := r.newState(q, "Overview")
+		s.Still, s.Figures = q.FormValue("still") != "", r.figures()
+		s.Rules.FindBusiest(r.live.Limits().All(), &r.history, s.Now)
+		pages.Write(w, s)
+	})
+	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, q *http.Request) {
+		s := r.newState(q, "Rules")
+		s.Rules.Filter = q.FormValue("filter")
+		s.Rules.Page, _ = strconv.Atoi(q.FormValue("page")) // without a number, it is the first page
+		s.Rules.Find(r.live.Limits().All(), &r.history, s.Now)
+		pages.Write(w, s)
+	})
+	mux.HandleFunc("GET /ask", func(w http.ResponseWriter, q *http.Request) {
+		s := r.newState(q, "Explain a request")
+		s.Ask = r.ask(q)
+		pages.Write(w, s)
+	})
+}
+
+func (r *requests) newState(q *http.Request, title string) *page.State {
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	s := &page.State{
+		Title: title, Path: q.URL.Path, Now: time.Now(), Build: r.Build.Version, Ready: r.ready.accepts(q.Context()),
+		GlobalShadow: r.Settings.Limits.Shadow,
+		Source: page.Source{
+			From: settings.Hide(r.source.from()), Generation: r.live.Active().Set.Generation, Since: r.source.since,
+			Changes: r.source.changes,
+		},
+	}
+	if r.source.refused != nil {
+		s.Source.Refused = settings.Hide(rules.Mask(r.source.refused.Error()))
+	}
+	return s
+}
+
+// figures returns what the stores know.
+func (r *requests) figures() (list []page.Figure) {
+	add := func(name string, value any, meaning string) {
+		list = append(list, page.Figure{Name: name, Value: fmt.Sprint(value), Meaning: meaning})
+	}
+	most := fmt.Sprintf("of at most %d", r.Settings.Memory.MaxBuckets)
+	if r.redis == nil {
+		s := r.memory.Stats()
+		add("Store", "memory", "this replica counts alone")
+		add("Buckets", s.Buckets, most)
+		add("Replaced buckets", s.Evicted, "since the start, because there were too many")
+		return list
+	}
+	for _, n := range r.redis.Nodes() {
+		state := "does not answer: on_store_error decides"
+		if n.Up {
+			state = "answers"
+		}
+		if n.PerSecond {
+			state += ", for limits per second"
+		}
+		add("Redis", settings.Hide(n.Name), state)
+	}
+	s := r.known.Stats()
+	add("Last known buckets", s.Memory.Buckets, most)
+	add("Replicas", s.Replicas, "divide limits while Redis does not decide")
+	add("Admitted without Redis", s.Admitted, fmt.Sprintf("units; Redis has charged %d since, and may have charged %d",
+		s.CaughtUp, s.Uncertain))
+	add("Owing buckets", s.Owing, "wait until Redis charges them")
+	add("Losses", s.Losses, "answers of Redis that showed less than was known")
+	add("Leased units", s.LeaseCharged, fmt.Sprintf("charged in advance, of which %d are used", s.LeaseUsed))
+	return list
+}
+
+// ask answers the form.
+func (r *requests) ask(q *http.Request) page.Ask {
+	a := page.Ask{
+		Domain: q.FormValue("domain"), Descriptor: q.FormValue("descriptor"), Check: q.FormValue("check") != "",
+		Method: q.FormValue("method"), Host: q.FormValue("host"), Path: q.FormValue("path"),
+	}
+	m, message := flow.RateLimit, proto.Message(nil)
+	switch {
+	case a.Check:
+		m, message = flow.Check, inspect.CheckRequest(a.Domain, "127.0.0.1", &authv3.AttributeContext_HttpRequest{
+			Scheme: "http", Protocol: "HTTP/1.1", Headers: map[string]string{},
+			Method: cmp.Or(a.Method, "GET"), Host: a.Host, Path: cmp.Or(a.Path, "/"),
+		})
+	case a.Descriptor != "":
+		d := new(ratelimitv3.RateLimitDescriptor)
+		for line := range strings.Lines(a.Descriptor) {
+			key, value, found := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
+			if !found || key == "" {
+				a.Error = "Each line of the descriptor must be KEY=VALUE."
+				return a
+			}
+			d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		message = &rlsv3.RateLimitRequest{
+			Domain: a.Domain, Descriptors: []*ratelimitv3.RateLimitDescriptor{d}, HitsAddend: 1,
+		}
+	default:
+		return a
+	}
+	text, err := proto.Marshal(message)
+	if err != nil {
+		a.Error = "The request cannot be sent: " + err.Error() // for a text that is not UTF-8
+		return a
+	}
+	a.Explanation = r.Explain(q.Context(), m, string(text))
+	return a
+}
