@@ -1,0 +1,139 @@
+// Package page shows the pages of the debug listener in a real Chromium.
+package page
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/test/testenv"
+)
+
+var update = flag.Bool("update", false, "write the pictures of docs/pictures")
+
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(testenv.WithService(func(b string) int { binary = b; return m.Run() }, "-tags=grpcnotrace"))
+}
+
+// manyRules has 10,000 rules. The names of two are HTML.
+func manyRules() string {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n" +
+		"  - {key: tenant, rate_limit: {name: per-tenant, unit: hour, requests_per_unit: 2}}\n" +
+		"  - {key: '<script>pwned=1</script>', value: '\"><img src=x onerror=pwned=1>', rate_limit: {unit: day, requests_per_unit: 5}}\n")
+	for i := range 9_998 {
+		fmt.Fprintf(&b, "  - {key: path, value: /v1/%d/*, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: %d}}\n", i, i+1)
+	}
+	return b.String()
+}
+
+func serve(t *testing.T, rules string) (page, json string) {
+	t.Helper()
+	s := testenv.Service(t, binary, "RUNTIME_ROOT="+testenv.RulesRootWith(t, rules))
+	return fmt.Sprintf("http://localhost:%d", s.DebugPort), fmt.Sprintf("http://localhost:%d/json", s.HTTPPort)
+}
+
+func ask(t *testing.T, json, descriptor string) {
+	t.Helper()
+	key, value, _ := strings.Cut(descriptor, "=")
+	res, err := http.Post(json, "application/json", strings.NewReader(fmt.Sprintf(
+		`{"domain":"shop","descriptors":[{"entries":[{"key":%q,"value":%q}]}]}`, key, value)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+}
+
+// TestPages shows each page of a service with 10,000 rules in each view.
+func TestPages(t *testing.T) {
+	page, json := serve(t, manyRules())
+	for range 5 {
+		ask(t, json, "tenant=a")
+		ask(t, json, "path=/v1/0/x")
+	}
+	p := open(t)
+	for _, path := range []string{
+		"/", "/rules", "/rules?page=100", "/rules?filter=script", "/rules?filter=nothing", "/ask",
+		"/ask?domain=shop&descriptor=tenant%3Da", "/ask?check=1&domain=shop", "/ask?domain=shop&descriptor=%3Cscript%3Epwned=1%3C/script%3E",
+	} {
+		for _, v := range views {
+			begin := time.Now()
+			p.show(v, page+path)
+			t.Logf("%s, %s: %d ms", path, v.name, time.Since(begin).Milliseconds())
+			p.check(path + ", " + v.name)
+			name := strings.Map(func(r rune) rune {
+				if strings.ContainsRune("/?&=% ", r) {
+					return '_'
+				}
+				return r
+			}, path+" "+v.name)
+			if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), p.picture(true), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if text := eval[string](p, `document.body.innerText`); !strings.Contains(text, "<script>pwned") {
+		t.Errorf("a value of the form is not shown as text:\n%s", text)
+	}
+}
+
+// TestKeyboard asks about a descriptor and turns a page by the keyboard alone.
+func TestKeyboard(t *testing.T) {
+	page, json := serve(t, manyRules())
+	ask(t, json, "tenant=a")
+	p := open(t)
+	walk := func(want ...string) {
+		t.Helper()
+		for _, w := range want {
+			p.press("Tab")
+			if got := p.focus(); got != w {
+				t.Fatalf("Tab leads to %q, want %q", got, w)
+			}
+		}
+	}
+	follow := func() { t.Helper(); p.press("Enter"); p.await("Page.loadEventFired") }
+
+	p.show(views[0], page+"/")
+	walk("a Skip to the content")
+	p.press("Enter")
+	if got := p.focus(); got != "main main" {
+		t.Fatalf("the link to the content leads to %q", got)
+	}
+	walk("a Stop refreshing")
+	follow()
+	if eval[bool](p, `!!document.querySelector("meta[http-equiv]")`) {
+		t.Error("the page still refreshes")
+	}
+	walk("a Skip to the content", "a Overview", "a Rules", "a Explain")
+	follow()
+	walk("a Skip to the content", "a Overview", "a Rules", "a Explain", "input domain")
+	p.enter("shop")
+	walk("textarea descriptor")
+	p.enter("tenant=a")
+	walk("button Explain")
+	follow()
+	if text := eval[string](p, `document.body.innerText`); !strings.Contains(text, "per-tenant: 1 of 2 used") ||
+		!strings.Contains(text, "=> allowed (nothing was charged)") {
+		t.Errorf("the answer is:\n%s", text)
+	}
+	walk("a Skip to the content", "a Overview", "a Rules")
+	follow()
+	walk("a Skip to the content", "a Overview", "a Rules", "a Explain", "input filter")
+	p.enter("V1/")
+	walk("button Filter", "a Next page")
+	follow()
+	if text := eval[string](p, `document.body.innerText`); !strings.Contains(text, "9998 of 10000 rules, page 2 of 100") {
+		t.Errorf("the next page is:\n%.300s", text)
+	}
+}
+
+var _ = httptest.NewServer
