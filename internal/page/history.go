@@ -99,25 +99,22 @@ func (h *History) Of(r *ratelimit.Rule, now time.Time) *Activity {
 	current := since(c.until, r.Sum())
 	a := &Activity{Rate: float64(c.minutes[h.slot].requests) + float64(current.requests)}
 	a.Rate /= max(1, (now.Sub(h.at) + h.took).Seconds())
-	for i := range minutes {
-		m := c.minutes[(h.slot+1+i)%minutes]
-		a.add(m)
-		a.minutes[i] = m
+	for i := range minutes - 1 {
+		a.minutes[i] = c.minutes[(h.slot+2+i)%minutes]
 	}
-	a.add(current)
+	a.minutes[minutes-1] = current
+	for _, m := range a.minutes {
+		a.Requests += uint64(m.requests)
+		a.Denied += uint64(m.denied)
+		a.ShadowDenied += uint64(m.shadowDenied)
+	}
 	return a
 }
 
-// Activity is what a rule has counted in the last hour.
+// Activity is what a rule has counted in the last hour: 59 minutes and the present one.
 type Activity struct {
-	// Rate is in requests a second, since the last minute but one has begun.
+	// Rate is in requests a second, in the last minute and the present one.
 	Rate                           float64
 	Requests, Denied, ShadowDenied uint64
 	minutes                        [minutes]minute // the oldest first
-}
-
-func (a *Activity) add(m minute) {
-	a.Requests += uint64(m.requests)
-	a.Denied += uint64(m.denied)
-	a.ShadowDenied += uint64(m.shadowDenied)
 }

@@ -99,7 +99,7 @@ func (r *Rules) Find(all []*ratelimit.Rule, h *History, now time.Time) {
 	}
 }
 
-// FindBusiest fills in the rules with the highest rates of those that are kept.
+// FindBusiest fills in the rules with the highest rates, of those that had requests in the last hour.
 func (r *Rules) FindBusiest(all []*ratelimit.Rule, h *History, now time.Time) {
 	type active struct {
 		*ratelimit.Rule
@@ -108,7 +108,7 @@ func (r *Rules) FindBusiest(all []*ratelimit.Rule, h *History, now time.Time) {
 	r.Total = len(all)
 	var kept []active
 	for _, rule := range all[:min(len(all), maxRules)] {
-		if a := h.Of(rule, now); a != nil {
+		if a := h.Of(rule, now); a != nil && a.Requests+a.ShadowDenied > 0 {
 			kept = append(kept, active{rule, a})
 		}
 	}
@@ -128,7 +128,7 @@ func newRow(rule *ratelimit.Rule, a *Activity) Row {
 	return row
 }
 
-// Previous and Next are the numbers of other pages, 0 for none.
+// Previous is the number of the page before, 0 for none.
 func (r *Rules) Previous() int { return r.Page - 1 }
 
 // Next is the number of the next page, 0 for none.
@@ -139,10 +139,13 @@ func (r *Rules) Next() int {
 	return r.Page + 1
 }
 
+// Denies reports whether requests were denied in the last hour.
+func (s *State) Denies(a *Activity) bool { return a.Denied > 0 && !s.GlobalShadow }
+
 // Shares returns the shares of requests of the last hour that were denied, or would have been.
-func (a *Activity) Shares(globalShadow bool) string {
+func (s *State) Shares(a *Activity) string {
 	denied, shadow := a.Denied, a.ShadowDenied
-	if globalShadow {
+	if s.GlobalShadow {
 		denied, shadow = 0, denied+shadow
 	}
 	share := func(n uint64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, a.Requests))) }
