@@ -166,25 +166,25 @@ type Spark struct{ Requests, Denied, Text string }
 // Spark draws the last hour.
 func (a *Activity) Spark() Spark {
 	const height = 20
-	most := uint32(0)
+	most := uint64(1)
 	for _, m := range a.minutes {
-		most = max(most, m.requests)
+		most = max(most, uint64(m.requests))
 	}
 	outline := func(of func(m minute) uint32) string {
 		var b strings.Builder
-		b.WriteString("M0 20")
-		for _, m := range a.minutes {
-			n := min(of(m), most)
-			up := (uint64(n)*height + uint64(max(1, most)) - 1) / uint64(max(1, most))
-			fmt.Fprintf(&b, "V%dh1", height-up)
+		up := func(i int) uint64 { return (uint64(of(a.minutes[i]))*height + most - 1) / most }
+		for begin, end := 0, 0; begin < minutes; begin = end {
+			for end = begin; end < minutes && up(end) == up(begin); end++ {
+			}
+			fmt.Fprintf(&b, "V%dh%d", height-min(height, up(begin)), end-begin)
 		}
-		return b.String() + "V20z"
+		return "M0 20" + b.String() + "V20z"
 	}
 	return Spark{
 		Requests: outline(func(m minute) uint32 { return m.requests }),
 		Denied:   outline(func(m minute) uint32 { return max(m.denied, m.shadowDenied) }),
 		Text: fmt.Sprintf("%s in the last hour, at most %d in a minute; %d denied, %d would be",
-			suggest.Counted(int(a.Requests), "request"), most, a.Denied, a.ShadowDenied),
+			suggest.Counted(int(a.Requests), "request"), min(most, a.Requests), a.Denied, a.ShadowDenied),
 	}
 }
 

@@ -220,7 +220,7 @@ const unreadable = `(() => {
 		if ((a + .05) / (b + .05) < 4.5) bad.push(e.tagName + " " + e.className + " " + e.textContent.slice(0, 40));
 	}
 	for (const e of document.querySelectorAll("input:not([type=hidden]), textarea")) if (!e.labels.length) bad.push("no label: " + e.id);
-	for (const e of document.querySelectorAll("svg")) if (!e.getAttribute("aria-label")) bad.push("no text: svg");
+	for (const e of document.querySelectorAll("svg")) if (!e.querySelector("title").textContent) bad.push("no text: svg");
 	return bad.join("; ") })()`
 
 // check fails if something of a page does not fit the window, cannot be read, or was refused by its policy.
