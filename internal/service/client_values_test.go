@@ -65,13 +65,19 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 					env.Redis.Main.URL = server.Addr
 				}
 				key := keys(t, env, "create", "--file", env.Keys.File, "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
-				grpcAddr, httpAddr, _, out := start(t, env)
+				grpcAddr, httpAddr, debugAddr, out := start(t, env)
 				for range 2 { // the second is over the limit
 					sendChosen(t, grpcAddr, httpAddr, key)
 				}
 				if server != nil {
 					server.Kill()
 					sendChosen(t, grpcAddr, httpAddr, key)
+				}
+				for _, path := range []string{"/", "/rules", "/ask"} {
+					page := strings.ToLower(pageOf(t, debugAddr, path))
+					if !strings.Contains(page, "<h1>") || strings.Contains(page, chosen) && values == "false" {
+						t.Errorf("%s has a client's value:\n%s", path, page)
+					}
 				}
 				always := []string{"domain=shop", "reason=invalid", "reason=over_limit", "rule=owner", "status=429", "key_id=",
 					"took=", "keys=[from_client]", "did you mean `from_client`?", "did you mean `shop`?"}
