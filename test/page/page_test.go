@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,5 +136,3 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("the next page is:\n%.300s", text)
 	}
 }
-
-var _ = httptest.NewServer
