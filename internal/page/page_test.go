@@ -271,3 +271,16 @@ func TestSpark(t *testing.T) {
 		t.Errorf("without requests: %s", got)
 	}
 }
+
+// BenchmarkTick ends a minute of 10,000 rules.
+func BenchmarkTick(b *testing.B) {
+	var text strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "  - {key: path, value: /v1/%05d, rate_limit: {unit: minute, requests_per_unit: 5}}\n", i)
+	}
+	all := rulesOf(b, text.String())
+	var h History
+	for b.Loop() {
+		h.Tick(all, noon)
+	}
+}

@@ -37,15 +37,20 @@ func manyRules() string {
 
 func serve(t *testing.T, rules string) (page, json string) {
 	t.Helper()
-	s := testenv.Service(t, binary, "RUNTIME_ROOT="+testenv.RulesRootWith(t, rules))
+	s := testenv.ServiceIn(t, testenv.RulesRootWith(t, rules), binary, "RUNTIME_ROOT=.")
 	return fmt.Sprintf("http://localhost:%d", s.DebugPort), fmt.Sprintf("http://localhost:%d/json", s.HTTPPort)
 }
 
+// ask sends a request with a descriptor: KEY=VALUE,...
 func ask(t *testing.T, json, descriptor string) {
 	t.Helper()
-	key, value, _ := strings.Cut(descriptor, "=")
+	var entries []string
+	for pair := range strings.SplitSeq(descriptor, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		entries = append(entries, fmt.Sprintf(`{"key":%q,"value":%q}`, key, value))
+	}
 	res, err := http.Post(json, "application/json", strings.NewReader(fmt.Sprintf(
-		`{"domain":"shop","descriptors":[{"entries":[{"key":%q,"value":%q}]}]}`, key, value)))
+		`{"domain":"shop","descriptors":[{"entries":[%s]}]}`, strings.Join(entries, ","))))
 	if err != nil {
 		t.Fatal(err)
 	}

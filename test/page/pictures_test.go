@@ -81,7 +81,9 @@ func TestPictures(t *testing.T) {
 	overview := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { page.New().Write(w, s) }))
 	defer overview.Close()
 	real, json := serve(t, shop)
-	ask(t, json, "owner=ann")
+	for range 3 {
+		ask(t, json, "plan=free,owner=ann")
+	}
 	p := open(t)
 	for _, c := range []struct {
 		name, address string
@@ -89,7 +91,7 @@ func TestPictures(t *testing.T) {
 	}{
 		{"page-overview.png", overview.URL, view{"light", 1000, "light"}},
 		{"page-narrow.png", overview.URL, view{"dark", 360, "dark"}},
-		{"page-explain.png", real + "/ask?domain=shop&descriptor=owner%3Dann", view{"light", 1000, "light"}},
+		{"page-explain.png", real + "/ask?domain=shop&descriptor=plan%3Dfree%0Aowner%3Dann", view{"light", 1000, "light"}},
 	} {
 		p.show(c.view, c.address)
 		p.check(c.name)
