@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -52,12 +51,13 @@ type Source struct {
 // Figure is a number of the stores, and what it means.
 type Figure struct{ Name, Value, Meaning string }
 
-// Rules are rules of a page. Matching is how many match the filter, of Total.
+// Rules are rules of a page. Matching is how many match the filter, of Total. Previous and Next are the numbers of the
+// pages beside it, 0 for none.
 type Rules struct {
-	Filter          string
-	Page, Pages     int
-	Total, Matching int
-	Rows            []Row
+	Filter                      string
+	Page, Pages, Previous, Next int
+	Total, Matching             int
+	Rows                        []Row
 }
 
 // Row is a rule.
@@ -72,9 +72,18 @@ type Ask struct {
 	Domain, Descriptor, Method, Host, Path string
 	// Check means that it was asked about a request of ext_authz.
 	Check bool
-	// Explanation answers it, nil if nothing was asked. Error is why it cannot be answered.
-	Explanation *inspect.Explanation
-	Error       string
+	// Verdict and Text answer it, and Answer is that to Envoy in JSON. Error is why it cannot be answered.
+	Verdict, Text, Answer string
+	Error                 string
+}
+
+// Active are the active rules and what is known of them at a time.
+type Active struct {
+	Rules   []*ratelimit.Rule
+	History *History
+	Now     time.Time
+	// Hide returns a text without secrets.
+	Hide func(string) string
 }
 
 const (
@@ -83,60 +92,50 @@ const (
 )
 
 // Find fills in the rules with a text in their name.
-func (r *Rules) Find(all []*ratelimit.Rule, h *History, now time.Time) {
-	r.Total = len(all)
+func (r *Rules) Find(a *Active) {
+	r.Total = len(a.Rules)
 	var found []*ratelimit.Rule
-	for _, rule := range all {
-		if strings.Contains(strings.ToLower(rule.Domain+"."+rules.Mask(rule.Name)), strings.ToLower(r.Filter)) {
+	for _, rule := range a.Rules {
+		if strings.Contains(strings.ToLower(a.Hide(rule.Domain+"."+rule.Name)), strings.ToLower(r.Filter)) {
 			found = append(found, rule)
 		}
 	}
 	r.Matching, r.Pages = len(found), max(1, (len(found)+perPage-1)/perPage)
 	r.Page = min(max(1, r.Page), r.Pages)
+	r.Previous, r.Next = r.Page-1, (r.Page+1)%(r.Pages+1)
 	begin := (r.Page - 1) * perPage
 	for _, rule := range found[begin:min(begin+perPage, len(found))] {
-		r.Rows = append(r.Rows, newRow(rule, h.Of(rule, now)))
+		r.Rows = append(r.Rows, a.newRow(rule, a.History.Of(rule, a.Now)))
 	}
 }
 
 // FindBusiest fills in the rules with the highest rates, of those that had requests in the last hour.
-func (r *Rules) FindBusiest(all []*ratelimit.Rule, h *History, now time.Time) {
-	type active struct {
+func (r *Rules) FindBusiest(a *Active) {
+	type busy struct {
 		*ratelimit.Rule
 		*Activity
 	}
-	r.Total = len(all)
-	var kept []active
-	for _, rule := range all[:min(len(all), maxRules)] {
-		if a := h.Of(rule, now); a != nil && a.Requests+a.ShadowDenied > 0 {
-			kept = append(kept, active{rule, a})
+	r.Total = len(a.Rules)
+	var all []busy
+	for _, rule := range a.Rules[:min(len(a.Rules), maxRules)] {
+		if of := a.History.Of(rule, a.Now); of != nil && of.Requests+of.ShadowDenied > 0 {
+			all = append(all, busy{rule, of})
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b active) int {
+	slices.SortStableFunc(all, func(a, b busy) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Requests, a.Requests))
 	})
-	for _, k := range kept[:min(len(kept), busiest)] {
-		r.Rows = append(r.Rows, newRow(k.Rule, k.Activity))
+	for _, b := range all[:min(len(all), busiest)] {
+		r.Rows = append(r.Rows, a.newRow(b.Rule, b.Activity))
 	}
 }
 
-func newRow(rule *ratelimit.Rule, a *Activity) Row {
-	row := Row{Domain: rule.Domain, Name: rules.Mask(rule.Name), Activity: a}
+func (a *Active) newRow(rule *ratelimit.Rule, activity *Activity) Row {
+	row := Row{Domain: a.Hide(rule.Domain), Name: a.Hide(rule.Name), Activity: activity}
 	for i := range rule.Limits {
-		row.Sentences = append(row.Sentences, rules.Mask(Sentence(rule, &rule.Limits[i])))
+		row.Sentences = append(row.Sentences, a.Hide(Sentence(rule, &rule.Limits[i])))
 	}
 	return row
-}
-
-// Previous is the number of the page before, 0 for none.
-func (r *Rules) Previous() int { return r.Page - 1 }
-
-// Next is the number of the next page, 0 for none.
-func (r *Rules) Next() int {
-	if r.Page >= r.Pages {
-		return 0
-	}
-	return r.Page + 1
 }
 
 // Denies reports whether requests were denied in the last hour.
@@ -187,16 +186,6 @@ func (a *Activity) Spark() Spark {
 			suggest.Counted(int(a.Requests), "request"), min(most, a.Requests), a.Denied, a.ShadowDenied),
 	}
 }
-
-// Text is the explanation as text.
-func (a *Ask) Text() string {
-	var b strings.Builder
-	a.Explanation.Text(&b)
-	return b.String()
-}
-
-// Answer is the answer to Envoy, in JSON.
-func (a *Ask) Answer() string { return string(a.Explanation.Answer) }
 
 var (
 	//go:embed page.css

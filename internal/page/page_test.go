@@ -87,7 +87,7 @@ func TestGolden(t *testing.T) {
 		},
 		Figures: []Figure{{"Store", "memory", "this replica counts alone"}},
 	}
-	s.Rules.FindBusiest(all.All(), &h, s.Now)
+	s.Rules.FindBusiest(&Active{all.All(), &h, s.Now, rules.Mask})
 	_, got, _ := strings.Cut(written(t, s), "</style>")
 	file := filepath.Join("testdata", "overview.html")
 	if *update {
@@ -137,20 +137,20 @@ func TestManyRules(t *testing.T) {
 	} {
 		s := &State{Title: "Rules", Path: "/rules", Rules: Rules{Filter: c.filter, Page: c.page}}
 		r := &s.Rules
-		r.Find(all, &h, noon)
+		r.Find(&Active{all, &h, noon, rules.Mask})
 		first := ""
 		if r.Rows != nil {
 			first = r.Rows[0].Name
 		}
-		if len(r.Rows) != c.rows || r.Matching != c.of || first != c.first || r.Previous() != c.prev || r.Next() != c.next {
-			t.Errorf("%+v: %d rows of %d from %q, %d and %d", c, len(r.Rows), r.Matching, first, r.Previous(), r.Next())
+		if len(r.Rows) != c.rows || r.Matching != c.of || first != c.first || r.Previous != c.prev || r.Next != c.next {
+			t.Errorf("%+v: %d rows of %d from %q, %d and %d", c, len(r.Rows), r.Matching, first, r.Previous, r.Next)
 		}
 		if page := written(t, s); len(page) > 60_000 {
 			t.Errorf("%+v: the page has %d bytes", c, len(page))
 		}
 	}
 	s := &State{Path: "/"}
-	s.Rules.FindBusiest(all, &h, noon)
+	s.Rules.FindBusiest(&Active{all, &h, noon, rules.Mask})
 	if page := written(t, s); len(page) > 12_000 {
 		t.Errorf("the overview has %d bytes", len(page))
 	}
@@ -173,11 +173,16 @@ func TestHostileNames(t *testing.T) {
 	for _, path := range []string{"/", "/rules", "/ask"} {
 		s := &State{
 			Title: hostile, Path: path, Build: hostile, Figures: []Figure{{hostile, hostile, hostile}},
-			Source: Source{From: hostile, Generation: hostile, Refused: hostile, Changes: &rules.Changes{Added: []string{hostile}}},
-			Ask:    Ask{Domain: hostile, Descriptor: hostile, Method: hostile, Host: hostile, Path: hostile, Error: hostile},
-			Rules:  Rules{Filter: hostile},
+			Source: Source{
+				From: hostile, Generation: hostile, Refused: hostile, Changes: &rules.Changes{Added: []string{hostile}},
+			},
+			Ask: Ask{
+				Domain: hostile, Descriptor: hostile, Method: hostile, Host: hostile, Path: hostile, Error: hostile,
+				Verdict: hostile, Text: hostile, Answer: hostile,
+			},
+			Rules: Rules{Filter: hostile},
 		}
-		s.Rules.Find(all.All(), &h, noon)
+		s.Rules.Find(&Active{all.All(), &h, noon, rules.Mask})
 		if page := written(t, s); strings.Contains(page, "<script") || strings.Contains(page, "<img") ||
 			!strings.Contains(page, "&lt;script&gt;") {
 			t.Errorf("%s:\n%s", path, page)
@@ -191,12 +196,12 @@ func TestMasked(t *testing.T) {
 	const key = "ea_k7Ua3xyz_0123456789abcdefghijABCDEFGHIJ01234567"
 	all := rulesOf(t, "  - {key: owner, value: "+key+", rate_limit: {unit: hour, requests_per_unit: 100}}\n").All()
 	s := &State{Path: "/rules"}
-	s.Rules.Find(all, new(History), noon)
+	s.Rules.Find(&Active{all, new(History), noon, rules.Mask})
 	if page := written(t, s); strings.Contains(page, key[12:]) || !strings.Contains(page, "owner is ea_") {
 		t.Errorf("the page has an API key:\n%s", page)
 	}
 	r := Rules{Filter: "0123456789abc"}
-	if r.Find(all, new(History), noon); r.Matching != 0 {
+	if r.Find(&Active{all, new(History), noon, rules.Mask}); r.Matching != 0 {
 		t.Error("a filter finds an API key by its characters")
 	}
 }

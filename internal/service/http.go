@@ -79,7 +79,8 @@ func addHealth(mux *http.ServeMux, h *health) {
 
 // debugHandler serves pages for operators: the active rules, metrics, health and profiles.
 func debugHandler(r *requests, withProfiles bool) http.Handler {
-	index := "/              pages for a browser\n/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n" +
+	index := "/              pages for a browser\n/rlconfig      the active rules\n" +
+		"/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n" +
 		"/explain       why a request (POST, JSON) would pass or not\n" +
 		"/buckets       what buckets (POST, JSON) hold\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)

@@ -28,44 +28,50 @@ func (r *requests) addPages(mux *http.ServeMux, index string) {
 			fmt.Fprint(w, index)
 			return
 		}
-		s := r.newState(q, "Overview")
-		s.Still, s.Figures = q.FormValue("still") != "", r.figures()
-		s.Rules.FindBusiest(r.live.Limits().All(), &r.history, s.Now)
+		s, active := r.newState(q, "Overview")
+		s.Still, s.Figures = q.FormValue("still") != "", r.figures(active.Hide)
+		s.Rules.FindBusiest(active)
 		pages.Write(w, s)
 	})
 	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, q *http.Request) {
-		s := r.newState(q, "Rules")
+		s, active := r.newState(q, "Rules")
 		s.Rules.Filter = q.FormValue("filter")
 		s.Rules.Page, _ = strconv.Atoi(q.FormValue("page")) // without a number, it is the first page
-		s.Rules.Find(r.live.Limits().All(), &r.history, s.Now)
+		s.Rules.Find(active)
 		pages.Write(w, s)
 	})
 	mux.HandleFunc("GET /ask", func(w http.ResponseWriter, q *http.Request) {
-		s := r.newState(q, "Explain a request")
-		s.Ask = r.ask(q)
+		s, active := r.newState(q, "Explain a request")
+		s.Ask = r.ask(q, active.Hide)
 		pages.Write(w, s)
 	})
 }
 
-func (r *requests) newState(q *http.Request, title string) *page.State {
+// newState returns what all pages show, and the rules.
+func (r *requests) newState(q *http.Request, title string) (*page.State, *page.Active) {
+	secrets := settings.Hider()
+	active := &page.Active{
+		Rules: r.live.Limits().All(), History: &r.history, Now: time.Now(),
+		Hide: func(text string) string { return secrets(rules.Mask(text)) },
+	}
+	s := &page.State{
+		Title: title, Path: q.URL.Path, Now: active.Now, Build: r.Build.Version, Ready: r.ready.accepts(q.Context()),
+		GlobalShadow: r.Settings.Limits.Shadow,
+	}
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
-	s := &page.State{
-		Title: title, Path: q.URL.Path, Now: time.Now(), Build: r.Build.Version, Ready: r.ready.accepts(q.Context()),
-		GlobalShadow: r.Settings.Limits.Shadow,
-		Source: page.Source{
-			From: settings.Hide(r.source.from()), Generation: r.live.Active().Set.Generation, Since: r.source.since,
-			Changes: r.source.changes,
-		},
+	s.Source = page.Source{
+		From: active.Hide(r.source.from()), Generation: r.live.Active().Set.Generation, Since: r.source.since,
+		Changes: r.source.changes,
 	}
 	if r.source.refused != nil {
-		s.Source.Refused = settings.Hide(rules.Mask(r.source.refused.Error()))
+		s.Source.Refused = active.Hide(r.source.refused.Error())
 	}
-	return s
+	return s, active
 }
 
 // figures returns what the stores know.
-func (r *requests) figures() (list []page.Figure) {
+func (r *requests) figures(hide func(string) string) (list []page.Figure) {
 	add := func(name string, value any, meaning string) {
 		list = append(list, page.Figure{Name: name, Value: fmt.Sprint(value), Meaning: meaning})
 	}
@@ -85,7 +91,7 @@ func (r *requests) figures() (list []page.Figure) {
 		if n.PerSecond {
 			state += ", for limits per second"
 		}
-		add("Redis", settings.Hide(n.Name), state)
+		add("Redis", hide(n.Name), state)
 	}
 	s := r.known.Stats()
 	add("Last known buckets", s.Memory.Buckets, most)
@@ -99,7 +105,7 @@ func (r *requests) figures() (list []page.Figure) {
 }
 
 // ask answers the form.
-func (r *requests) ask(q *http.Request) page.Ask {
+func (r *requests) ask(q *http.Request, hide func(string) string) page.Ask {
 	a := page.Ask{
 		Domain: q.FormValue("domain"), Descriptor: q.FormValue("descriptor"), Check: q.FormValue("check") != "",
 		Method: q.FormValue("method"), Host: q.FormValue("host"), Path: q.FormValue("path"),
@@ -132,6 +138,8 @@ func (r *requests) ask(q *http.Request) page.Ask {
 		a.Error = "The request cannot be sent: " + err.Error() // for a text that is not UTF-8
 		return a
 	}
-	a.Explanation = r.Explain(q.Context(), m, string(text))
+	e, b := r.Explain(q.Context(), m, string(text)), new(strings.Builder)
+	e.Text(b)
+	a.Verdict, a.Text, a.Answer = e.Verdict, hide(b.String()), hide(string(e.Answer))
 	return a
 }

@@ -71,7 +71,7 @@ func anHour(t *testing.T) *page.State {
 			{Name: "Owing buckets", Value: "0", Meaning: "wait until Redis charges them"},
 		},
 	}
-	s.Rules.FindBusiest(all.All(), &h, now)
+	s.Rules.FindBusiest(&page.Active{Rules: all.All(), History: &h, Now: now, Hide: rules.Mask})
 	return s
 }
 
