@@ -88,12 +88,12 @@ func since(before, now ratelimit.Sum) minute {
 	}
 }
 
-// Of returns what a rule has counted, nil for one that is not kept.
+// Of returns what a rule has counted, nil for one that is not kept or unlimited, which counts nothing.
 func (h *History) Of(r *ratelimit.Rule, now time.Time) *Activity {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.rules[nameOf(r)]
-	if c == nil {
+	if c == nil || r.Unlimited {
 		return nil
 	}
 	current := since(c.until, r.Sum())
