@@ -1,8 +1,8 @@
 package page
 
 import (
+	"cmp"
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -11,31 +11,26 @@ import (
 
 const (
 	minutes  = 60   // of a rule that are kept
-	maxRules = 1000 // that are kept: 800 bytes each
+	maxRules = 1000 // that are kept: 1,600 bytes each
 )
-
-// minute is what a rule has counted in a minute.
-type minute struct{ requests, denied, shadowDenied uint32 }
 
 // counted is what a rule has counted in the last hour. The minutes are a ring.
 type counted struct {
 	until   ratelimit.Sum // at the last Tick
-	minutes [minutes]minute
+	minutes [minutes]ratelimit.Sum
 }
-
-// name names a rule: its domain and Rule.Name.
-type name [2]string
-
-func nameOf(r *ratelimit.Rule) name { return name{r.Domain, r.Name} }
 
 // History has the last hour of the first 1,000 rules, by the minute. The zero value is empty. It is safe for concurrent
 // use.
 type History struct {
+	// Shadow means that SHADOW_MODE lets all requests pass.
+	Shadow bool
+
 	mu    sync.Mutex
 	slot  int // of the last minute
 	at    time.Time
 	took  time.Duration
-	rules map[name]*counted
+	rules map[[2]string]*counted // by domain and Rule.Name
 }
 
 // Run calls Tick once a minute until ctx is done.
@@ -60,31 +55,36 @@ func (h *History) Tick(rules *ratelimit.Rules, now time.Time) {
 		h.took = now.Sub(h.at)
 	}
 	h.slot, h.at = (h.slot+1)%minutes, now
-	next := make(map[name]*counted)
+	next := make(map[[2]string]*counted)
 	all := rules.All()
 	for _, r := range all[:min(len(all), maxRules)] {
-		if next[nameOf(r)] != nil { // strict mode allows rules of one name
+		name, sum := [2]string{r.Domain, r.Name}, h.sum(r)
+		if next[name] != nil { // strict mode allows rules of one name
 			continue
 		}
-		sum, c := r.Sum(), h.rules[nameOf(r)]
-		if c == nil {
-			c = &counted{until: sum}
-		}
-		c.minutes[h.slot] = since(c.until, sum)
-		c.until = sum
-		next[nameOf(r)] = c
+		c := cmp.Or(h.rules[name], &counted{until: sum})
+		c.minutes[h.slot], c.until, next[name] = since(c.until, sum), sum, c
 	}
 	h.rules = next
 }
 
-// since returns what was counted between two sums. The counters of a rule start again if its labels change.
-func since(before, now ratelimit.Sum) minute {
-	if now.Requests < before.Requests || now.Denied < before.Denied || now.ShadowDenied < before.ShadowDenied {
-		before = ratelimit.Sum{}
+// sum returns what a rule has counted since the start.
+func (h *History) sum(r *ratelimit.Rule) ratelimit.Sum {
+	sum := r.Sum()
+	if h.Shadow {
+		sum.Denied, sum.ShadowDenied = 0, sum.Denied+sum.ShadowDenied
 	}
-	fit := func(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
-	return minute{
-		fit(now.Requests - before.Requests), fit(now.Denied - before.Denied), fit(now.ShadowDenied - before.ShadowDenied),
+	return sum
+}
+
+// since returns what was counted between two sums. The counters of a rule start again if its labels change.
+func since(before, now ratelimit.Sum) ratelimit.Sum {
+	if now.Requests < before.Requests || now.Denied < before.Denied || now.ShadowDenied < before.ShadowDenied {
+		return now
+	}
+	return ratelimit.Sum{
+		Requests: now.Requests - before.Requests, Denied: now.Denied - before.Denied,
+		ShadowDenied: now.ShadowDenied - before.ShadowDenied,
 	}
 }
 
@@ -92,29 +92,27 @@ func since(before, now ratelimit.Sum) minute {
 func (h *History) Of(r *ratelimit.Rule, now time.Time) *Activity {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.rules[nameOf(r)]
+	c := h.rules[[2]string{r.Domain, r.Name}]
 	if c == nil || r.Unlimited {
 		return nil
 	}
-	current := since(c.until, r.Sum())
-	a := &Activity{Rate: float64(c.minutes[h.slot].requests) + float64(current.requests)}
-	a.Rate /= max(1, (now.Sub(h.at) + h.took).Seconds())
+	current := since(c.until, h.sum(r))
+	a := &Activity{Rate: float64(c.minutes[h.slot].Requests+current.Requests) / max(1, (now.Sub(h.at)+h.took).Seconds())}
 	for i := range minutes - 1 {
 		a.minutes[i] = c.minutes[(h.slot+2+i)%minutes]
 	}
 	a.minutes[minutes-1] = current
 	for _, m := range a.minutes {
-		a.Requests += uint64(m.requests)
-		a.Denied += uint64(m.denied)
-		a.ShadowDenied += uint64(m.shadowDenied)
+		a.Requests += m.Requests
+		a.Denied += m.Denied
+		a.ShadowDenied += m.ShadowDenied
 	}
 	return a
 }
 
 // Activity is what a rule has counted in the last hour: 59 minutes and the present one.
 type Activity struct {
-	// Rate is in requests a second, in the last minute and the present one.
-	Rate                           float64
-	Requests, Denied, ShadowDenied uint64
-	minutes                        [minutes]minute // the oldest first
+	ratelimit.Sum
+	Rate    float64                // in requests a second, in the last minute and the present one
+	minutes [minutes]ratelimit.Sum // the oldest first
 }

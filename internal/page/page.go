@@ -16,7 +16,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // State is what a page shows. It has no secrets.
@@ -31,24 +30,14 @@ type State struct {
 	GlobalShadow bool
 	// Still means that the overview does not load itself again.
 	Still bool
-
-	Source  Source
-	Figures []Figure
-	Rules   Rules
-	Ask     Ask
+	// Refused are the mistakes for which newer rules are refused. Source is where the active ones are from.
+	Refused        string
+	Source, Stores []Figure
+	Rules          Rules
+	Ask            Ask
 }
 
-// Source is where the rules are from.
-type Source struct {
-	From, Generation string
-	// Since is when the rules became active. Changes are those of the last reload, nil if there was none.
-	Since   time.Time
-	Changes *rules.Changes
-	// Refused are the mistakes for which newer rules are refused.
-	Refused string
-}
-
-// Figure is a number of the stores, and what it means.
+// Figure is a name with its value, and what the value means.
 type Figure struct{ Name, Value, Meaning string }
 
 // Rules are rules of a page. Matching is how many match the filter, of Total. Previous and Next are the numbers of the
@@ -62,6 +51,7 @@ type Rules struct {
 
 // Row is a rule.
 type Row struct {
+	rule         *ratelimit.Rule
 	Domain, Name string
 	Sentences    []string
 	Activity     *Activity // nil for one that is not kept
@@ -105,58 +95,49 @@ func (r *Rules) Find(a *Active) {
 	r.Previous, r.Next = r.Page-1, (r.Page+1)%(r.Pages+1)
 	begin := (r.Page - 1) * perPage
 	for _, rule := range found[begin:min(begin+perPage, len(found))] {
-		r.Rows = append(r.Rows, a.newRow(rule, a.History.Of(rule, a.Now)))
+		r.Rows = append(r.Rows, Row{rule: rule, Activity: a.History.Of(rule, a.Now)})
 	}
+	a.describe(r.Rows)
 }
 
 // FindBusiest fills in the rules with the highest rates, of those that had requests in the last hour.
 func (r *Rules) FindBusiest(a *Active) {
-	type busy struct {
-		*ratelimit.Rule
-		*Activity
-	}
 	r.Total = len(a.Rules)
-	var all []busy
 	for _, rule := range a.Rules[:min(len(a.Rules), maxRules)] {
 		if of := a.History.Of(rule, a.Now); of != nil && of.Requests+of.ShadowDenied > 0 {
-			all = append(all, busy{rule, of})
+			r.Rows = append(r.Rows, Row{rule: rule, Activity: of})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b busy) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Requests, a.Requests))
+	slices.SortStableFunc(r.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Activity.Rate, a.Activity.Rate), cmp.Compare(b.Activity.Requests, a.Activity.Requests))
 	})
-	for _, b := range all[:min(len(all), busiest)] {
-		r.Rows = append(r.Rows, a.newRow(b.Rule, b.Activity))
-	}
+	r.Rows = r.Rows[:min(len(r.Rows), busiest)]
+	a.describe(r.Rows)
 }
 
-func (a *Active) newRow(rule *ratelimit.Rule, activity *Activity) Row {
-	row := Row{Domain: a.Hide(rule.Domain), Name: a.Hide(rule.Name), Activity: activity}
-	for i := range rule.Limits {
-		row.Sentences = append(row.Sentences, a.Hide(Sentence(rule, &rule.Limits[i])))
+// describe fills in the texts of rows.
+func (a *Active) describe(rows []Row) {
+	for i := range rows {
+		row := &rows[i]
+		row.Domain, row.Name = a.Hide(row.rule.Domain), a.Hide(row.rule.Name)
+		for k := range row.rule.Limits {
+			row.Sentences = append(row.Sentences, a.Hide(Sentence(row.rule, &row.rule.Limits[k])))
+		}
 	}
-	return row
 }
-
-// Denies reports whether requests were denied in the last hour.
-func (s *State) Denies(a *Activity) bool { return a.Denied > 0 && !s.GlobalShadow }
 
 // Shares returns the shares of requests of the last hour that were denied, or would have been.
-func (s *State) Shares(a *Activity) string {
-	denied, shadow := a.Denied, a.ShadowDenied
-	if s.GlobalShadow {
-		denied, shadow = 0, denied+shadow
-	}
+func (a *Activity) Shares() string {
 	share := func(n uint64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, a.Requests))) }
 	switch {
-	case denied+shadow == 0:
+	case a.Denied+a.ShadowDenied == 0:
 		return "none denied"
-	case shadow == 0:
-		return share(denied) + " denied"
-	case denied == 0:
-		return share(shadow) + " would be denied"
+	case a.ShadowDenied == 0:
+		return share(a.Denied) + " denied"
+	case a.Denied == 0:
+		return share(a.ShadowDenied) + " would be denied"
 	}
-	return share(denied) + " denied, " + share(shadow) + " would be"
+	return share(a.Denied) + " denied, " + share(a.ShadowDenied) + " would be"
 }
 
 // Spark is the last hour as a picture of 60 by 20: the outlines of all requests, and of those over their limit.
@@ -167,11 +148,11 @@ func (a *Activity) Spark() Spark {
 	const height = 20
 	most := uint64(1)
 	for _, m := range a.minutes {
-		most = max(most, uint64(m.requests))
+		most = max(most, m.Requests)
 	}
-	outline := func(of func(m minute) uint32) string {
+	outline := func(of func(m ratelimit.Sum) uint64) string {
 		var b strings.Builder
-		up := func(i int) uint64 { return (uint64(of(a.minutes[i]))*height + most - 1) / most }
+		up := func(i int) uint64 { return (of(a.minutes[i])*height + most - 1) / most }
 		for begin, end := 0, 0; begin < minutes; begin = end {
 			for end = begin; end < minutes && up(end) == up(begin); end++ {
 			}
@@ -180,8 +161,8 @@ func (a *Activity) Spark() Spark {
 		return "M0 20" + b.String() + "V20z"
 	}
 	return Spark{
-		Requests: outline(func(m minute) uint32 { return m.requests }),
-		Denied:   outline(func(m minute) uint32 { return max(m.denied, m.shadowDenied) }),
+		Requests: outline(func(m ratelimit.Sum) uint64 { return m.Requests }),
+		Denied:   outline(func(m ratelimit.Sum) uint64 { return max(m.Denied, m.ShadowDenied) }),
 		Text: fmt.Sprintf("%s in the last hour, at most %d in a minute; %d denied, %d would be",
 			suggest.Counted(int(a.Requests), "request"), min(most, a.Requests), a.Denied, a.ShadowDenied),
 	}

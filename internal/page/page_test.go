@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,11 +82,8 @@ func TestGolden(t *testing.T) {
 	count(all.All()[1], 0, 0, 60)
 	s := &State{
 		Title: "Overview", Path: "/", Now: noon.Add(2 * time.Minute), Build: "v1.2.3", Ready: true,
-		Source: Source{
-			From: "/rules", Generation: "abc", Since: noon,
-			Changes: &rules.Changes{Added: []string{"shop.owner"}}, Refused: "a.yaml:1:1: error: <b>",
-		},
-		Figures: []Figure{{"Store", "memory", "this replica counts alone"}},
+		Refused: "a.yaml:1:1: error: <b>", Source: []Figure{{"Source", "/rules", ""}},
+		Stores: []Figure{{"Store", "memory", "this replica counts alone"}},
 	}
 	s.Rules.FindBusiest(&Active{all.All(), &h, s.Now, rules.Mask})
 	_, got, _ := strings.Cut(written(t, s), "</style>")
@@ -102,7 +100,12 @@ func TestGolden(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("the overview differs; -update writes it (-want +got):\n%s", diff)
 	}
-	s.GlobalShadow = true
+	var shadow History
+	shadow.Shadow = true
+	shadow.Tick(all, noon)
+	count(all.All()[0], 90, 30, 0)
+	s = &State{Title: "Overview", Path: "/", GlobalShadow: true}
+	s.Rules.FindBusiest(&Active{all.All(), &shadow, noon, rules.Mask})
 	if page := written(t, s); strings.Contains(page, "% denied") || !strings.Contains(page, "25 % would be denied") ||
 		!strings.Contains(page, "SHADOW_MODE is on") {
 		t.Errorf("with SHADOW_MODE:\n%s", page)
@@ -172,10 +175,8 @@ func TestHostileNames(t *testing.T) {
 	count(all.All()[0], 1, 1, 1)
 	for _, path := range []string{"/", "/rules", "/ask"} {
 		s := &State{
-			Title: hostile, Path: path, Build: hostile, Figures: []Figure{{hostile, hostile, hostile}},
-			Source: Source{
-				From: hostile, Generation: hostile, Refused: hostile, Changes: &rules.Changes{Added: []string{hostile}},
-			},
+			Title: hostile, Path: path, Build: hostile, Refused: hostile,
+			Source: []Figure{{hostile, hostile, hostile}}, Stores: []Figure{{hostile, hostile, hostile}},
 			Ask: Ask{
 				Domain: hostile, Descriptor: hostile, Method: hostile, Host: hostile, Path: hostile, Error: hostile,
 				Verdict: hostile, Text: hostile, Answer: hostile,
@@ -213,10 +214,11 @@ func TestHistory(t *testing.T) {
 		const a, b, c = "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}\n",
 			"  - {key: b, value_to_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}\n",
 			"  - {key: c, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
-		set := rulesOf(t, a+b)
+		set, active := rulesOf(t, a+b), new(atomic.Pointer[ratelimit.Rules])
+		active.Store(set)
 		var h History
 		done := make(chan struct{})
-		go func() { h.Run(t.Context(), func() *ratelimit.Rules { return set }); close(done) }()
+		go func() { h.Run(t.Context(), active.Load); close(done) }()
 		synctest.Wait()
 		rule := set.All()[0]
 		check := func(what string, requests, denied uint64, rate float64) {
@@ -246,6 +248,7 @@ func TestHistory(t *testing.T) {
 		count(rule, 2, 0, 0)
 		removed := set.All()[1]
 		set = rulesOf(t, a+c) // its counters begin at 0
+		active.Store(set)
 		time.Sleep(time.Minute)
 		if h.Of(removed, time.Now()) != nil {
 			t.Error("a rule that was removed is kept")
@@ -261,10 +264,10 @@ func TestHistory(t *testing.T) {
 // TestSpark draws an hour: 60 steps, as high as the share of the busiest minute, and at least one pixel for a request.
 func TestSpark(t *testing.T) {
 	t.Parallel()
-	a := &Activity{Requests: 111, Denied: 10}
-	a.minutes[0] = minute{requests: 100}
-	a.minutes[1] = minute{requests: 10, denied: 10}
-	a.minutes[59] = minute{requests: 1, shadowDenied: 1}
+	a := &Activity{Sum: ratelimit.Sum{Requests: 111, Denied: 10}}
+	a.minutes[0] = ratelimit.Sum{Requests: 100}
+	a.minutes[1] = ratelimit.Sum{Requests: 10, Denied: 10}
+	a.minutes[59] = ratelimit.Sum{Requests: 1, ShadowDenied: 1}
 	want := Spark{
 		Requests: "M0 20V0h1V18h1V20h57V19h1V20z", Denied: "M0 20V20h1V18h1V20h57V19h1V20z",
 		Text: "111 requests in the last hour, at most 100 in a minute; 10 denied, 0 would be",

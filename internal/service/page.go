@@ -29,7 +29,7 @@ func (r *requests) addPages(mux *http.ServeMux, index string) {
 			return
 		}
 		s, active := r.newState(q, "Overview")
-		s.Still, s.Figures = q.FormValue("still") != "", r.figures(active.Hide)
+		s.Still, s.Stores = q.FormValue("still") != "", r.figures(active.Hide)
 		s.Rules.FindBusiest(active)
 		pages.Write(w, s)
 	})
@@ -60,20 +60,30 @@ func (r *requests) newState(q *http.Request, title string) (*page.State, *page.A
 	}
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
-	s.Source = page.Source{
-		From: active.Hide(r.source.from()), Generation: r.live.Active().Set.Generation, Since: r.source.since,
-		Changes: r.source.changes,
-	}
 	if r.source.refused != nil {
-		s.Source.Refused = active.Hide(r.source.refused.Error())
+		s.Refused = active.Hide(r.source.refused.Error())
+	}
+	s.Source = []page.Figure{newFigure("Source", active.Hide(r.source.from()), "")}
+	if !r.source.since.IsZero() {
+		s.Source = append(s.Source, newFigure("Generation", r.live.Active().Set.Generation,
+			"active since "+r.source.since.UTC().Format(time.RFC3339)))
+	}
+	if c := r.source.changes; c != nil {
+		names := func(list []string) string { return cmp.Or(strings.Join(list, ", "), "none") }
+		s.Source = append(s.Source, newFigure("Added by the last reload", names(c.Added), ""),
+			newFigure("Removed", names(c.Removed), ""), newFigure("Changed", names(c.Changed), ""))
 	}
 	return s, active
+}
+
+func newFigure(name string, value any, meaning string) page.Figure {
+	return page.Figure{Name: name, Value: fmt.Sprint(value), Meaning: meaning}
 }
 
 // figures returns what the stores know.
 func (r *requests) figures(hide func(string) string) (list []page.Figure) {
 	add := func(name string, value any, meaning string) {
-		list = append(list, page.Figure{Name: name, Value: fmt.Sprint(value), Meaning: meaning})
+		list = append(list, newFigure(name, value, meaning))
 	}
 	most := fmt.Sprintf("of at most %d", r.Settings.Memory.MaxBuckets)
 	if r.redis == nil {

@@ -73,7 +73,7 @@ func TestPages(t *testing.T) {
 				postJSON(t, httpAddr, `{"domain":"shop","descriptors":[{"entries":[{"key":"tenant","value":"quizzebra"}]}]}`)
 			}
 			has("/", `<span class="good">ready</span>`, "At most 2 requests per hour for each tenant", "50 % denied",
-				"4 requests in the last hour, at most 4 in a minute; 2 denied", "none since the start")
+				"4 requests in the last hour, at most 4 in a minute; 2 denied")
 			if page := pageOf(t, debugAddr, "/"); strings.Contains(page, "each idle") || !strings.Contains(page, "All 2 rules") {
 				t.Errorf("the overview has a rule without requests:\n%s", page)
 			}
@@ -124,8 +124,8 @@ func TestPages(t *testing.T) {
 			write(rules + "  - {kye: <b>}\n")
 			has("/", "Newer rules are refused", "rules.yaml:5:6", "kye", "for each tenant")
 			write(strings.Replace(rules, "key: idle", "key: busy", 1))
-			has("/", "Added by the last reload</dt><dd><code>shop.busy</code>", "Removed</dt><dd><code>shop.idle</code>",
-				"Changed</dt><dd>none", "50 % denied")
+			has("/", "Added by the last reload</dt><dd><strong>shop.busy</strong>", "Removed</dt><dd><strong>shop.idle</strong>",
+				"Changed</dt><dd><strong>none</strong>", "50 % denied")
 			if page := pageOf(t, debugAddr, "/"); strings.Contains(page, "Newer rules are refused") {
 				t.Errorf("the refused rules are still there:\n%s", page)
 			}

@@ -181,6 +181,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,
+		history: page.History{Shadow: s.Limits.Shadow},
 	}
 	r.Flow = flow.New(flow.Config{
 		Limiter: r.limiter, Authorizer: rules.check.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),

@@ -59,11 +59,13 @@ func anHour(t *testing.T) *page.State {
 	}
 	s := &page.State{
 		Title: "Overview", Path: "/", Now: now, Build: "v0.9.0", Ready: true,
-		Source: page.Source{
-			From: "/etc/extauthz/rules", Generation: "0c6f1e27a9d4", Since: now.Add(-47 * time.Minute),
-			Changes: &rules.Changes{Added: []string{"shop.plan_free.owner"}, Changed: []string{"shop.path_/v1/search"}},
+		Source: []page.Figure{
+			{Name: "Source", Value: "/etc/extauthz/rules"},
+			{Name: "Generation", Value: "0c6f1e27a9d4", Meaning: "active since 2026-03-02T14:15:00Z"},
+			{Name: "Added by the last reload", Value: "shop.plan_free.owner"}, {Name: "Removed", Value: "none"},
+			{Name: "Changed", Value: "shop.path_/v1/search"},
 		},
-		Figures: []page.Figure{
+		Stores: []page.Figure{
 			{Name: "Redis", Value: "redis.shop.svc:6379", Meaning: "answers"},
 			{Name: "Last known buckets", Value: "18204", Meaning: "of at most 1000000"},
 			{Name: "Replicas", Value: "3", Meaning: "divide limits while Redis does not decide"},
