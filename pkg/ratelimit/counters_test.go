@@ -198,7 +198,8 @@ func parse(t *testing.T, text string) []ratelimit.Domain {
 	return set.Domains
 }
 
-// TestSum adds up the counters of rules with one limit, with values in metrics, and with a limit in shadow beside others.
+// TestSum adds up the counters of rules with one limit, with values in metrics, and with a limit in shadow beside
+// others.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	limiter, rules := newLimiter(t, ratelimit.Config{}, ratelimit.RulesOptions{}, `

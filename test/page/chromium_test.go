@@ -133,7 +133,9 @@ type view struct {
 	scheme string
 }
 
-var views = []view{{"light", 1100, "light"}, {"dark", 1100, "dark"}, {"narrow", 320, "light"}, {"narrow dark", 320, "dark"}}
+var views = []view{
+	{"light", 1100, "light"}, {"dark", 1100, "dark"}, {"narrow", 320, "light"}, {"narrow dark", 320, "dark"},
+}
 
 // show loads an address in a view.
 func (p *tab) show(v view, address string) {
@@ -209,7 +211,8 @@ func (p *tab) picture(whole bool) []byte {
 
 // unreadable lists texts whose contrast is below 4.5 (WCAG 2.2, 1.4.3 AA), and fields without a label.
 const unreadable = `(() => {
-	const light = c => { const [r, g, b] = c.match(/[\d.]+/g).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+	const line = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+	const light = c => { const [r, g, b] = c.match(/[\d.]+/g).map(v => line(v / 255));
 		return .2126 * r + .7152 * g + .0722 * b };
 	const ground = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
 		if (!c.startsWith("rgba(0, 0, 0, 0")) return c } return "rgb(255, 255, 255)" };
@@ -219,7 +222,8 @@ const unreadable = `(() => {
 		const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
 		if ((a + .05) / (b + .05) < 4.5) bad.push(e.tagName + " " + e.className + " " + e.textContent.slice(0, 40));
 	}
-	for (const e of document.querySelectorAll("input:not([type=hidden]), textarea")) if (!e.labels.length) bad.push("no label: " + e.id);
+	for (const e of document.querySelectorAll("input:not([type=hidden]), textarea"))
+		if (!e.labels.length) bad.push("no label: " + e.id);
 	for (const e of document.querySelectorAll("svg")) if (!e.querySelector("title").textContent) bad.push("no text: svg");
 	return bad.join("; ") })()`
 

@@ -28,10 +28,12 @@ func manyRules() string {
 	var b strings.Builder
 	b.WriteString("domain: shop\ndescriptors:\n" +
 		"  - {key: tenant, rate_limit: {name: per-tenant, unit: hour, requests_per_unit: 2}}\n" +
-		"  - {key: '<script>pwned=1</script>', value: '\"><img src=x onerror=pwned=1>', rate_limit: {unit: day, requests_per_unit: 5}}\n")
+		"  - {key: '<script>pwned=1</script>', value: '\"><img src=x onerror=pwned=1>',\n" +
+		"     rate_limit: {unit: day, requests_per_unit: 5}}\n")
 	fmt.Fprintf(&b, "  - {key: %s, rate_limit: {unit: day, requests_per_unit: 5}}\n", strings.Repeat("long", 100))
 	for i := range 9_997 {
-		fmt.Fprintf(&b, "  - {key: path, value: /v1/%d/*, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: %d}}\n", i, i+1)
+		fmt.Fprintf(&b, "  - {key: path, value: /v1/%d/*, shadow_mode: true,\n"+
+			"     rate_limit: {unit: minute, requests_per_unit: %d}}\n", i, i+1)
 	}
 	return b.String()
 }
@@ -68,7 +70,8 @@ func TestPages(t *testing.T) {
 	p := open(t)
 	for _, path := range []string{
 		"/", "/rules?page=1", "/rules?page=100", "/rules?filter=script", "/rules?filter=nothing", "/ask",
-		"/ask?domain=shop&descriptor=tenant%3Da", "/ask?check=1&domain=shop", "/ask?domain=shop&descriptor=%3Cscript%3Epwned=1%3C/script%3E",
+		"/ask?domain=shop&descriptor=tenant%3Da", "/ask?check=1&domain=shop",
+		"/ask?domain=shop&descriptor=%3Cscript%3Epwned=1%3C/script%3E",
 	} {
 		for _, v := range views {
 			begin := time.Now()
@@ -81,7 +84,8 @@ func TestPages(t *testing.T) {
 				}
 				return r
 			}, path+" "+v.name)
-			if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), p.picture(!strings.Contains(path, "page")), 0o600); err != nil {
+			picture := p.picture(!strings.Contains(path, "page"))
+			if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), picture, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
