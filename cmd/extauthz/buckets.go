@@ -21,9 +21,9 @@ func (p *program) buckets() *cobra.Command {
 		Use:   "buckets",
 		Short: "Show and reset buckets",
 		Long: "extauthz buckets shows what clients have used of their limits, and gives them the full limit again.\n" +
-			"It finds the buckets by the rules and settings of the service.",
+			"It finds the buckets by the rules and settings of the service. extauthz buckets top shows the hottest ones.",
 		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711",
-	}, p.bucketsShow(), p.bucketsReset())
+	}, p.bucketsShow(), p.bucketsReset(), p.bucketsTop())
 }
 
 func (p *program) bucketsShow() *cobra.Command {

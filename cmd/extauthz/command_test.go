@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 		stdout, stderr string
 	}{
 		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want buckets, check, client, ` +
-			"echo, explain, health, keys, schema, serve, settings, version or --help"},
+			"echo, explain, health, keys, schema, serve, settings, shadow, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +

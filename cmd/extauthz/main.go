@@ -41,7 +41,7 @@ func (p *program) root() *cobra.Command {
 		"It counts exactly, in memory or in Redis.\n" +
 		"Without a subcommand it runs serve. All settings are environment variables: see extauthz settings."
 	return p.Root(root, p.serve(), p.buckets(), p.check(), p.health(), p.client(), p.echo(), p.explain(), p.keys(),
-		p.settings(), p.schema(), moved("bench"), moved("migrate"))
+		p.settings(), p.schema(), p.shadow(), moved("bench"), moved("migrate"))
 }
 
 // moved is a subcommand that extauthz-tools has.

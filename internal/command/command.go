@@ -35,17 +35,19 @@ const (
 type Program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       bool // Stderr is a terminal
-	Width          int  // columns of the terminal that Stdout is, 0 for another file
+	Terminal       bool     // Stderr is a terminal
+	Width          int      // columns of the terminal that Stdout is, 0 for another file
+	Screen         *os.File // that terminal, nil for another file
+	Color          bool     // the terminal may show colors
 }
 
 // OfProcess returns the program that this process runs.
 func OfProcess() Program {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		width = 0
+	p := Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr)}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		p.Width, p.Screen, p.Color = width, os.Stdout, os.Getenv("NO_COLOR") == "" // https://no-color.org
 	}
-	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Width: width}
+	return p
 }
 
 // Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.

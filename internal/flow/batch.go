@@ -82,7 +82,7 @@ type check struct {
 
 func newBatch(f *Flow) *batch {
 	b := &batch{flow: f, ended: make(chan struct{}, 1)}
-	b.resume = b.resumed
+	b.resume, b.rounds.At = b.resumed, &b.began
 	return b
 }
 

@@ -130,6 +130,7 @@ func (b *batch) wait() {
 func (f *Flow) Answer(ctx context.Context, m Method, message string, headers telemetry.Headers) ([]byte, error) {
 	arrived := time.Now()
 	b := f.newSingle(ctx)
+	b.began = arrived
 	c := b.add(m, message)
 	c.deadline, _ = ctx.Deadline()
 	c.span = f.cfg.Traces.Start(spanNames[m], headers)

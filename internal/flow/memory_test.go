@@ -92,8 +92,10 @@ descriptors:
 	}
 	var out []byte
 	text := string(message)
+	arrived := time.Now()
 	answer := func() {
 		b := f.newSingle(t.Context())
+		b.began = arrived // Serve and Answer read the clock for each read or call anyway
 		c := b.add(RateLimit, text)
 		b.wait()
 		if c.err != nil || len(c.reply) == 0 {

@@ -130,7 +130,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.cfg.HTTP.Timeout)
 	defer cancel()
 	b := f.newSingle(ctx)
-	b.keep = true
+	b.keep, b.began = true, arrived
 	c := b.add(Check, "")
 	c.deadline, _ = ctx.Deadline()
 	c.check.request = auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -34,6 +35,7 @@ type State struct {
 	Refused        string
 	Source, Stores []Figure
 	Rules          Rules
+	Keys           *inspect.Top
 	Ask            Ask
 }
 
@@ -79,7 +81,18 @@ type Active struct {
 const (
 	perPage = 100 // rules of a page
 	busiest = 10  // rules of the overview
+	nearest = 20  // keys of the overview
 )
+
+// NearKeys are the first keys near and over their limit.
+func (s *State) NearKeys() (keys []ratelimit.HotKey) {
+	for _, k := range s.Keys.Keys {
+		if k.State != ratelimit.HotOnly && len(keys) < nearest {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
 
 // Find fills in the rules with a text in their name.
 func (r *Rules) Find(a *Active) {

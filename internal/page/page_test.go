@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -86,6 +87,15 @@ func TestGolden(t *testing.T) {
 		Stores: []Figure{{"Store", "memory", "this replica counts alone"}},
 	}
 	s.Rules.FindBusiest(&Active{all.All(), &h, s.Now, rules.Mask})
+	s.Keys = &inspect.Top{ClientValues: true}
+	s.Keys.Keys = []ratelimit.HotKey{
+		{Domain: "shop", Rule: "owner", Limit: "owner", Entries: "owner=<b>", ID: "0a1b", State: ratelimit.HotOver,
+			Used: 100, Capacity: 100, DeniedSince: noon, Denied: 30},
+		{Domain: "shop", Rule: "path", Limit: "path", ID: "2c3d", Shadow: true, State: ratelimit.HotOver, Used: 5, Capacity: 5,
+			DeniedSince: noon, Denied: 60},
+		{Domain: "shop", Rule: "owner", Limit: "owner", ID: "4e5f", State: ratelimit.HotNear, Used: 90, Capacity: 100},
+		{Domain: "shop", Rule: "owner", Limit: "owner", ID: "unseen", State: ratelimit.HotOnly, Used: 1, Capacity: 100},
+	}
 	_, got, _ := strings.Cut(written(t, s), "</style>")
 	file := filepath.Join("testdata", "overview.html")
 	if *update {
@@ -104,7 +114,7 @@ func TestGolden(t *testing.T) {
 	shadow.Shadow = true
 	shadow.Tick(all, noon)
 	count(all.All()[0], 90, 30, 0)
-	s = &State{Title: "Overview", Path: "/", GlobalShadow: true}
+	s = &State{Title: "Overview", Path: "/", GlobalShadow: true, Keys: new(inspect.Top)}
 	s.Rules.FindBusiest(&Active{all.All(), &shadow, noon, rules.Mask})
 	if page := written(t, s); strings.Contains(page, "% denied") || !strings.Contains(page, "25 % would be denied") ||
 		!strings.Contains(page, "SHADOW_MODE is on") {
@@ -152,7 +162,7 @@ func TestManyRules(t *testing.T) {
 			t.Errorf("%+v: the page has %d bytes", c, len(page))
 		}
 	}
-	s := &State{Path: "/"}
+	s := &State{Path: "/", Keys: new(inspect.Top)}
 	s.Rules.FindBusiest(&Active{all, &h, noon, rules.Mask})
 	if page := written(t, s); len(page) > 12_000 {
 		t.Errorf("the overview has %d bytes", len(page))
@@ -181,8 +191,9 @@ func TestHostileNames(t *testing.T) {
 				Domain: hostile, Descriptor: hostile, Method: hostile, Host: hostile, Path: hostile, Error: hostile,
 				Verdict: hostile, Text: hostile, Answer: hostile,
 			},
-			Rules: Rules{Filter: hostile},
+			Rules: Rules{Filter: hostile}, Keys: new(inspect.Top),
 		}
+		s.Keys.Keys = []ratelimit.HotKey{{Domain: hostile, Rule: hostile, Limit: hostile, Entries: hostile, State: hostile}}
 		s.Rules.Find(&Active{all.All(), &h, noon, rules.Mask})
 		if page := written(t, s); strings.Contains(page, "<script") || strings.Contains(page, "<img") ||
 			!strings.Contains(page, "&lt;script&gt;") {

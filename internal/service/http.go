@@ -50,7 +50,7 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	s, main, debug := r.Settings, l.guarded["http"], l.guarded["debug"]
 	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ready)))
 	profiles := s.Listeners.Pprof && l.pprof == nil
-	add("debug", debug, notFromPages(debug, debugHandler(r, profiles).ServeHTTP))
+	add("debug", debug, notFromPages(debug, r.debugHandler(profiles).ServeHTTP))
 	if prometheus := l.guarded["prometheus"]; prometheus != nil {
 		add("Prometheus", prometheus, metricsHandler(r.registry, string(s.Telemetry.PrometheusPath)))
 		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
@@ -77,12 +77,14 @@ func addHealth(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
-// debugHandler serves pages for operators: the active rules, metrics, health and profiles.
-func debugHandler(r *requests, withProfiles bool) http.Handler {
+// debugHandler serves pages for operators: the active rules, the hottest keys, metrics, health and profiles.
+func (r *requests) debugHandler(withProfiles bool) http.Handler {
 	index := "/              pages for a browser\n/rlconfig      the active rules\n" +
 		"/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n" +
 		"/explain       why a request (POST, JSON) would pass or not\n" +
-		"/buckets       what buckets (POST, JSON) hold\n"
+		"/buckets       what buckets (POST, JSON) hold\n" +
+		"/top           the keys that are hot, near or over their limit\n" +
+		"/shadow        what limits in shadow would deny\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {
 		profiles = profilesHandler()
@@ -90,6 +92,7 @@ func debugHandler(r *requests, withProfiles bool) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/rlconfig", r.source.serve)
+	r.addHot(mux)
 	mux.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("POST /explain", r.serveExplain)
 	mux.HandleFunc("POST /buckets", r.serveBuckets)

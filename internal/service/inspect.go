@@ -53,13 +53,6 @@ func (r *requests) serveBuckets(w http.ResponseWriter, request *http.Request) {
 	writeJSON(w, shown)
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("content-type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // an error means that the client has gone
-}
-
 // Offline decides requests as the service would, without serving.
 type Offline struct{ *requests }
 

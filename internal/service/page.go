@@ -17,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/page"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -31,6 +32,7 @@ func (r *requests) addPages(mux *http.ServeMux, index string) {
 		s, active := r.newState(q, "Overview")
 		s.Still, s.Stores = q.FormValue("still") != "", r.figures(active.Hide)
 		s.Rules.FindBusiest(active)
+		s.Keys = inspect.NewTop(r.limiter, ratelimit.ClientValues(r.Settings.Telemetry.LogClientValues))
 		pages.Write(w, s)
 	})
 	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, q *http.Request) {

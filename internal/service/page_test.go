@@ -74,6 +74,7 @@ func TestPages(t *testing.T) {
 			}
 			has("/", `<span class="good">ready</span>`, "At most 2 requests per hour for each tenant", "50 % denied",
 				"4 requests in the last hour, at most 4 in a minute; 2 denied")
+			has("/", "<p>tenant, few</p>", `<div class="number bad">over</div>`, "2 of 2", "2 denials since", "they are hashed")
 			if page := pageOf(t, debugAddr, "/"); strings.Contains(page, "each idle") || !strings.Contains(page, "All 2 rules") {
 				t.Errorf("the overview has a rule without requests:\n%s", page)
 			}

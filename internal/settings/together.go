@@ -2,7 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"regexp"
 	"slices"
@@ -98,8 +97,6 @@ func (s *Settings) contradictions() []Finding {
 			"REDIS_PERSECOND_URL has no effect without REDIS_PERSECOND=true"}},
 		{s.Listeners.GRPCUDS != "" && s.Listeners.GRPCPort != usualGRPCPort, Finding{"GRPC_PORT",
 			"GRPC_PORT has no effect with GRPC_UDS: gRPC is served on the socket only"}},
-		{s.Telemetry.LogClientValues && slog.Level(s.Telemetry.LogLevel) > slog.LevelInfo, Finding{"LOG_CLIENT_VALUES",
-			"LOG_CLIENT_VALUES has no effect with this LOG_LEVEL: decisions are logged with INFO and DEBUG"}},
 	})
 }
 

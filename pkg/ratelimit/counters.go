@@ -20,6 +20,8 @@ type Counters struct {
 	Failed atomic.Uint64
 	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
+
+	over atomic.Int64 // the keys in a run of denials, as the sketch has them
 }
 
 // Tally counts descriptors and their hits. Almost every descriptor has one hit, which costs one addition.

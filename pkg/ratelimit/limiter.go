@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
@@ -67,6 +68,8 @@ type Config struct {
 	LocalCache int
 	// Clock returns the time of the local cache, in µs. Default: the monotonic clock.
 	Clock func() int64
+	// Now returns the time of a denial, for Result.DeniedSince. Default: Rounds.At.
+	Now func() time.Time
 }
 
 // DefaultNearLimitRatio is the default of Config.NearLimitRatio.
@@ -77,6 +80,7 @@ type Limiter struct {
 	cfg     Config
 	totals  Totals
 	misses  *misses
+	sketch  *sketch
 	cache   *localCache // nil for none
 	waiting sync.Pool   // of *waiting, for DecideAll
 	dry     bool        // see Dry
@@ -85,7 +89,7 @@ type Limiter struct {
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
-	l := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}
+	l := &Limiter{cfg: cfg, misses: newMisses(), sketch: newSketch(cfg.Now), cache: newLocalCache(&cfg)}
 	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
 }
@@ -93,8 +97,8 @@ func New(cfg Config) *Limiter {
 // Dry returns a limiter that decides as l would now, and changes nothing: it charges no bucket, takes no place, counts
 // and reports nothing.
 func (l *Limiter) Dry() *Limiter {
-	dry := New(l.cfg)
-	dry.cache, dry.dry = l.cache, true
+	dry := &Limiter{cfg: l.cfg, misses: newMisses(), sketch: l.sketch, cache: l.cache, dry: true}
+	dry.waiting.New = l.waiting.New
 	return dry
 }
 

@@ -121,7 +121,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 		res.Err = p.err
 		return true
 	case p.stage == settled:
-		p.result(nil, &bucket.Outcome{Allowed: true}, res)
+		p.result(nil, &bucket.Outcome{Allowed: true}, r, res)
 		return true
 	}
 	request, outcome := &r.now.requests[p.request], &r.now.outcomes[p.request]
@@ -138,7 +138,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 		return false
 	case takingLocally:
 		p.local.merge(outcome, &p.decider)
-		p.result(p.local.takes, &p.local.whole, res)
+		p.result(p.local.takes, &p.local.whole, r, res)
 		return true
 	}
 	if outcome.Err != nil {
@@ -155,7 +155,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 	case bucket.FromLease:
 		p.decider = FromLease
 	}
-	p.result(request.Takes, outcome, res)
+	p.result(request.Takes, outcome, r, res)
 	return true
 }
 
@@ -261,8 +261,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Role = bucket.Shadow
 		}
 		length := len(rounds.keys)
-		rounds.keys = cmp.Or(a.shares, rule).appendKey(rounds.keys, p.rules.options.KeyPrefix, a.limit, d.Entries,
-			p.query.Refused)
+		rounds.keys = p.appendKey(rounds.keys, a)
 		t.Key = texts.View(rounds.keys[length:])
 		if a.cached = cache.denies(&t, p.began); a.cached > 0 {
 			continue
@@ -278,6 +277,12 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		}
 		a.take = r.Add(t)
 	}
+}
+
+// appendKey appends the key of the bucket of a limit.
+func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
+	return cmp.Or(a.shares, p.matches[a.descriptor].rule).appendKey(key, p.rules.options.KeyPrefix, a.limit,
+		p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -30,6 +31,9 @@ type Result struct {
 	Statuses []Status
 	// Limits are all limits that applied to any descriptor.
 	Limits []Applied
+	// DeniedSince is the first denial of the present run of the limit that denies longest, as this process has seen it, in
+	// µs since 1970. A run ends when a request of the key is allowed. 0 if nothing denies, or if no bucket has decided.
+	DeniedSince int64
 }
 
 // Decider is what made a decision.
@@ -122,6 +126,21 @@ func (res *Result) DeniedStatus() int {
 	return http.StatusTooManyRequests
 }
 
+// Denial returns for metadata when a denied request could pass, in seconds or bucket.Never, and DeniedSince in the form
+// of RFC 3339, "" for none. denied is false for an allowed request and a nil res.
+func (res *Result) Denial() (retryAfter int64, since string, denied bool) {
+	if res == nil || res.Allowed {
+		return 0, "", false
+	}
+	if res.DeniedSince != 0 {
+		since = time.UnixMicro(res.DeniedSince).UTC().Format(time.RFC3339)
+	}
+	if retryAfter = res.RetryAfter; retryAfter != bucket.Never {
+		retryAfter = Seconds(retryAfter)
+	}
+	return retryAfter, since, true
+}
+
 // DecidedBy names the source of the decision. It is empty if no limit applied or res is nil.
 func (res *Result) DecidedBy() string {
 	if res.Tightest() == nil {
@@ -185,7 +204,7 @@ func (res *Result) reset(statuses, limits int) {
 }
 
 // result makes one status for each descriptor from the decisions, and counts them.
-func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
+func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Result) {
 	res.reset(len(p.matches), len(p.limits))
 	res.Allowed, res.RetryAfter, res.Decider = o.Allowed, o.RetryAfter, p.decider
 	for i := range p.matches {
@@ -218,9 +237,10 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 	if p.counted {
 		p.compare(takes, res)
 	}
-	if len(p.limits) > 0 {
-		p.limiter.totals.Decided[p.decider].Add(1)
+	if len(p.limits) == 0 {
+		return
 	}
+	p.limiter.totals.Decided[p.decider].Add(1)
 	for i := range p.limits {
 		applied, s := &res.Limits[i], &res.Statuses[p.limits[i].descriptor]
 		if s.Binding == nil || Compare(applied, s.Binding) < 0 {
@@ -231,15 +251,38 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 		}
 	}
 	global := !res.Allowed && p.limiter.cfg.Shadow
+	var counts uint64
+	if !p.limiter.dry {
+		counts = p.limiter.sketch.sample(r)
+	}
+	var by *Applied
 	for i := range p.limits {
-		applied, d := &res.Limits[i], p.limits[i].descriptor
-		s := &res.Statuses[d]
-		if applied != s.Binding && (!applied.Limit.beside || applied.Decision.Allowed) {
+		a, applied := &p.limits[i], &res.Limits[i]
+		s, d := &res.Statuses[a.descriptor], &p.query.Descriptors[a.descriptor]
+		beside := applied.Limit.beside && applied != s.Binding && !applied.Decision.Allowed
+		counted := beside || applied == s.Binding
+		if counted && !applied.Decision.Allowed && (applied.Shadow || global) {
+			s.ShadowDenied = applied
+		}
+		capacity := p.capacity(applied.Limit, d)
+		near := int64(float32(capacity) * p.limiter.cfg.NearLimitRatio)
+		if p.limiter.dry {
 			continue
 		}
-		p.count(s.Rule, applied, &p.query.Descriptors[d])
-		if !applied.Decision.Allowed && (applied.Shadow || global) {
-			s.ShadowDenied = applied
+		if counted {
+			p.count(s.Rule, applied, d, capacity, near)
+		}
+		ofLimit := &p.limiter.totals.RequestLimits
+		if a.limit.Counters != nil {
+			ofLimit = a.limit.Counters
+		}
+		far := applied.Decision.Allowed && capacity-applied.Decision.Remaining <= near && counts == 0
+		if far && ofLimit.over.Load() == 0 {
+			continue
+		}
+		since := p.note(&noted{p, a, ofLimit, &applied.Decision, capacity, counts, far}, takes, r)
+		if since != 0 && applied.Denied() && (by == nil || Compare(applied, by) < 0) {
+			by, res.DeniedSince = applied, since
 		}
 	}
 	if global {
@@ -269,24 +312,26 @@ func (a *Applied) denial() uint64 {
 }
 
 // count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
-func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor) {
-	if p.limiter.dry {
-		return
-	}
+func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor, capacity, near int64) {
 	c, hits := p.counters(rule, a.Limit, d)
-	capacity := a.Limit.Capacity()
-	if a.Limit.MaxDelay > 0 {
-		t := bucket.Take{Limit: a.Limit.Limit, Cost: hits}
-		p.queue(&t, a.Limit)
-		capacity = t.Capacity()
-	}
-	c.count(a, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
+	c.count(a, hits, capacity, near)
 	switch {
 	case p.decider.undecided():
 		c.Undecided.Add(1)
 	case a.cached || p.decider == FromDenialCache && !a.Decision.Allowed:
 		c.Cached.Add(hits - min(hits, uint64(a.Decision.Remaining)))
 	}
+}
+
+// capacity returns the capacity of the bucket of a limit for a descriptor.
+func (p *Plan) capacity(l *RuleLimit, d *descriptors.Descriptor) int64 {
+	if l.MaxDelay == 0 {
+		return l.Capacity()
+	}
+	t := p.cost(d, l)
+	t.Limit = l.Limit
+	p.queue(&t, l)
+	return t.Capacity()
 }
 
 // counters returns the counters of a limit for a descriptor, and the hits to count. rule is as for count.

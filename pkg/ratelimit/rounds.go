@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -16,8 +17,24 @@ import (
 // A plan needs one more round if the fallback store decides for the store, and in strict mode for StopWhenOver. The
 // zero value is ready. Its memory is used again after Reset.
 type Rounds struct {
-	now, next round
-	keys      []byte // of the takes of all rounds
+	// At points to when the requests arrived. If it is nil or points to the zero time, the limiter reads the clock if it
+	// needs the time.
+	At *time.Time
+
+	now, next  round
+	keys       []byte // of the takes of all rounds
+	gap, every uint32 // see sketch.sample
+}
+
+// time returns At, or the time of a clock that is not nil, in µs since 1970.
+func (r *Rounds) time(clock func() time.Time) int64 {
+	if clock != nil {
+		return clock().UnixMicro()
+	}
+	if r.At == nil || r.At.IsZero() {
+		return time.Now().UnixMicro()
+	}
+	return r.At.UnixMicro()
 }
 
 // round is one call of a store.

@@ -98,8 +98,12 @@ func limited(d bucket.Decision) *ratelimit.Result {
 		Limit: bucket.Limit{Requests: 5, Window: 60_000_000}, Unit: descriptors.Minute, Policy: "per-plan",
 	}}}
 	applied := ratelimit.Applied{Limit: &rule.Limits[0], Decision: d, Cost: 1}
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	if d.Allowed || d.RetryAfter == bucket.Never {
+		since = 0
+	}
 	return &ratelimit.Result{
-		Allowed: d.Allowed, RetryAfter: d.RetryAfter, Limits: []ratelimit.Applied{applied},
+		Allowed: d.Allowed, RetryAfter: d.RetryAfter, DeniedSince: since, Limits: []ratelimit.Applied{applied},
 		Statuses: []ratelimit.Status{{Rule: rule, Binding: &applied}},
 	}
 }

@@ -135,8 +135,9 @@ func actionOf(list uint64, name string) corev3.HeaderValueOption_HeaderAppendAct
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct in the namespace of the ext_authz
 // filter. Envoy's access logs and later filters can read it. It has reason and domain, and owner, plan, method and
 // key_id of a known caller. It has rule and remaining of the tightest limit, and decided_by, the source of the
-// decision. It has the limit of the credential, in the format of `limit.dynamic_metadata` in a route's rate_limits.
-// Empty values are left out, because a rate limit action uses default_value only for a missing one.
+// decision. A denial has retry_after in seconds, and denied_since. It has the limit of the credential, in the format of
+// `limit.dynamic_metadata` in a route's rate_limits. Empty values are left out, because a rate limit action uses
+// default_value only for a missing one.
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
@@ -145,6 +146,14 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 	}
 	if tightest := d.Limits.Tightest(); tightest != nil {
 		b = wire.AppendField(b, "remaining", tightest.Binding.Decision.Remaining)
+	}
+	if wait, since, denied := d.Limits.Denial(); denied {
+		if wait >= 0 {
+			b = wire.AppendField(b, "retry_after", wait)
+		}
+		if since != "" {
+			b = wire.AppendField(b, "denied_since", since)
+		}
 	}
 	if l := d.Identity.Limit; expressible(l) {
 		b = wire.AppendField(b, "limit", func(b []byte) []byte {

@@ -112,13 +112,13 @@ func newFlow(t testing.TB, rules string, settings []string) *flow.Flow {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	store, err := memstore.New(memstore.Config{Clock: func() int64 { return now }})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	store, err := memstore.New(memstore.Config{Clock: now.UnixMicro})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	limits := ratelimit.Config{Store: store, Fallback: store}
+	limits := ratelimit.Config{Store: store, Fallback: store, Now: func() time.Time { return now }}
 	codec := rls.Codec{Headers: reply.Headers{
 		LimitName: "ratelimit-limit", RemainingName: "ratelimit-remaining", ResetName: "ratelimit-reset",
 	}}

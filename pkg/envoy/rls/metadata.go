@@ -11,8 +11,8 @@ import (
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct. It has the fields of
 // envoyproxy/ratelimit: domain, descriptors, hitsAddend, and the metadata of the rules that allow the request. It also
-// names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, `retry_after` in seconds, and
-// `decided_by`, the source of the decision.
+// names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, `retry_after` in seconds,
+// `denied_since`, and `decided_by`, the source of the decision.
 func (c *Codec) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
@@ -45,10 +45,13 @@ func addDecider(fields map[string]any, res *ratelimit.Result) {
 	fields["code"] = "OK"
 	fields["remaining"] = binding.Binding.Decision.Remaining
 	fields["decided_by"] = res.DecidedBy()
-	if !res.Allowed {
+	if wait, since, denied := res.Denial(); denied {
 		fields["code"] = "OVER_LIMIT"
-		if res.RetryAfter >= 0 {
-			fields["retry_after"] = ratelimit.Seconds(res.RetryAfter)
+		if wait >= 0 {
+			fields["retry_after"] = wait
+		}
+		if since != "" {
+			fields["denied_since"] = since
 		}
 	}
 }
