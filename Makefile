@@ -41,8 +41,8 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, SOAK, BENCH, BENCHFLAGS, FUZZTIME.\n'
 
-# The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,
-# the linker keeps every method of every type: 34 MB instead of 22 MB. Dockerfile and .goreleaser.yaml use the same tag.
+# The tag grpcnotrace omits gRPC's page of traces, which the service does not serve. Dockerfile and .goreleaser.yaml use the same
+# tag.
 .PHONY: build
 build: ## Build dist/extauthz, the service, and dist/extauthz-tools; both are static
 	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags='-s -w' -o dist/ ./cmd/extauthz ./cmd/extauthz-tools
@@ -140,6 +140,11 @@ test-valkey: test-tools ## Run the tests of stores, keys, service and faults wit
 .PHONY: test-h2spec
 test-h2spec: gotestsum ## Run the conformance suite of HTTP/2 against the service
 	$(call test_module,h2spec)
+
+.PHONY: test-page
+test-page: gotestsum ## Show the pages of the debug listener in Chromium; installs Debian's, of 400 MB, if it is missing
+	@command -v chromium >/dev/null || scripts/install-tools chromium
+	$(call test_module,page)
 
 .PHONY: image
 image: ## Build the image of the service, IMAGE=extauthz:dev; needs docker

@@ -1,14 +1,13 @@
 package command
 
 import (
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/internal/inspect"
 )
 
 // RequestFlags are the flags of a request to one of the two services.
@@ -57,7 +56,7 @@ func (r *RequestFlags) Read(check bool) (proto.Message, error) {
 		return nil, Usage("missing --descriptor KEY=VALUE,...")
 	case check:
 		r.check.Headers = headers
-		return checkRequest(r.limit.Domain, r.source, r.check), nil
+		return inspect.CheckRequest(r.limit.Domain, r.source, r.check), nil
 	}
 	if r.limit.HitsAddend == 0 { // a request without hits counts as one; only a descriptor can have none
 		for _, d := range r.limit.Descriptors {
@@ -65,19 +64,4 @@ func (r *RequestFlags) Read(check bool) (proto.Message, error) {
 		}
 	}
 	return r.limit, nil
-}
-
-// checkRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers.
-func checkRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
-	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
-	a := &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
-			SocketAddress: &corev3.SocketAddress{Address: source},
-		}}},
-		Request: &authv3.AttributeContext_Request{Http: r},
-	}
-	if domain != "" {
-		a.ContextExtensions = map[string]string{authz.DomainExtension: domain}
-	}
-	return &authv3.CheckRequest{Attributes: a}
 }

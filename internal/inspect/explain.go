@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -251,6 +252,22 @@ func FromJSON(text []byte) (m flow.Method, message string, err error) {
 		err = errRequest
 	}
 	return m, string(b), err
+}
+
+// CheckRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers, so r
+// must have headers that are not nil.
+func CheckRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
+	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
+	a := &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: source},
+		}}},
+		Request: &authv3.AttributeContext_Request{Http: r},
+	}
+	if domain != "" {
+		a.ContextExtensions = map[string]string{authz.DomainExtension: domain}
+	}
+	return &authv3.CheckRequest{Attributes: a}
 }
 
 // Text writes the explanation for people. It does not have the answer.

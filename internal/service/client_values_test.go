@@ -76,6 +76,12 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 					server.Kill()
 					sendChosen(t, grpcAddr, httpAddr, key)
 				}
+				for _, path := range []string{"/", "/rules", "/ask"} {
+					page := strings.ToLower(pageOf(t, debugAddr, path))
+					if got := strings.Contains(page, chosen); got != (values == "true" && path == "/") {
+						t.Errorf("that %s has a client's value is %t:\n%s", path, got, page)
+					}
+				}
 				always := []string{"domain=shop", "reason=invalid", "reason=over_limit", "rule=owner", "status=429", "key_id=",
 					"took=", "keys=[from_client]", "did you mean `from_client`?", "did you mean `shop`?"}
 				said := logged(t, out, always...)

@@ -63,12 +63,17 @@ func (h *health) set(c condition, holds bool) {
 }
 
 func (h *health) serveReady(w http.ResponseWriter, r *http.Request) {
-	all, err := h.Check(r.Context(), new(grpc_health_v1.HealthCheckRequest))
-	if err != nil || all.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+	if !h.accepts(r.Context()) {
 		http.Error(w, "not ready", http.StatusInternalServerError) // 500, as at envoyproxy/ratelimit
 		return
 	}
 	_, _ = w.Write([]byte("OK\n")) // an error means that the client is gone
+}
+
+// accepts reports whether the replica accepts requests.
+func (h *health) accepts(ctx context.Context) bool {
+	all, err := h.Check(ctx, new(grpc_health_v1.HealthCheckRequest))
+	return err == nil && all.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 }
 
 // nativeMethods are all methods of the native transport. Those of the flow come first.

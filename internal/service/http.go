@@ -81,9 +81,12 @@ func addHealth(mux *http.ServeMux, h *health) {
 
 // debugHandler serves pages for operators: the active rules, the hottest keys, metrics, health and profiles.
 func (r *requests) debugHandler(withProfiles bool) http.Handler {
-	index := "/rlconfig      the active rules\n/explain       why a request (POST, JSON) would pass or not\n" +
-		"/buckets       what buckets (POST, JSON) hold\n/top           the keys that are hot, near or over their limit\n" +
-		"/shadow        what limits in shadow would deny\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
+	index := "/              pages for a browser\n/rlconfig      the active rules\n" +
+		"/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n" +
+		"/explain       why a request (POST, JSON) would pass or not\n" +
+		"/buckets       what buckets (POST, JSON) hold\n" +
+		"/top           the keys that are hot, near or over their limit\n" +
+		"/shadow        what limits in shadow would deny\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {
 		profiles = profilesHandler()
@@ -97,7 +100,7 @@ func (r *requests) debugHandler(withProfiles bool) http.Handler {
 	mux.HandleFunc("POST /buckets", r.serveBuckets)
 	mux.Handle("/debug/pprof/", profiles)
 	addHealth(mux, r.ready)
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	r.addPages(mux, index)
 	return mux
 }
 

@@ -59,6 +59,8 @@ func TestRequestsOfWebPages(t *testing.T) {
 			{localDebug, "GET /metrics", c.local},
 			{localDebug, "GET /debug/pprof/cmdline", c.local},
 			{localDebug, "GET /", c.local},
+			{localDebug, "GET /rules", c.local},
+			{localDebug, "GET /ask?domain=shop&descriptor=user%3Da", c.local},
 			{open, "POST /json", c.open},
 			{open, "GET /check/json", ""},
 			{openDebug, "GET /rlconfig", c.open},

@@ -94,6 +94,7 @@ type ruleSource struct {
 	mu       sync.Mutex
 	since    time.Time
 	refused  rules.Problems // of newer rules
+	changes  *rules.Changes // by the last reload, nil if there was none
 	loads    uint64
 	failures uint64
 }
@@ -131,9 +132,12 @@ func (r *ruleSource) update(u rules.Update) {
 		return
 	}
 	c := rules.Compare(r.live.Active().Set, u.Set)
+	c = rules.Changes{Added: firstNames(c.Added), Removed: firstNames(c.Removed), Changed: firstNames(c.Changed)}
 	r.accept(log, u.Set, u.Problems)
-	log.Warn("rules reloaded", "added", firstNames(c.Added), "removed", firstNames(c.Removed),
-		"changed", firstNames(c.Changed))
+	r.mu.Lock()
+	r.changes = &c
+	r.mu.Unlock()
+	log.Warn("rules reloaded", "added", c.Added, "removed", c.Removed, "changed", c.Changed)
 }
 
 // firstNames returns the first names, and the number of the others.

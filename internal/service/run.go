@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/page"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -172,6 +173,7 @@ type requests struct {
 	calls     *telemetry.Calls
 	decisions *telemetry.DecisionLog
 	traces    *telemetry.Tracing
+	history   page.History
 }
 
 func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
@@ -191,6 +193,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,
+		history: page.History{Shadow: s.Limits.Shadow},
 	}
 	r.Flow = flow.New(flow.Config{
 		Limiter: r.limiter, Authorizer: rules.check.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
@@ -250,6 +253,7 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	r.follow(groupCtx, group, hangup)
+	group.Go(func() error { r.history.Run(groupCtx, r.live.Limits); return nil })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.guarded["grpc"])) })
 	for _, server := range servers {
 		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })

@@ -128,7 +128,10 @@ func (e environment) shownForms(value string) (forms []string) {
 func HideSecrets(w io.Writer) io.Writer { return &hidingWriter{w, currentEnvironment().secretHider()} }
 
 // Hide returns a text as HideSecrets writes it.
-func Hide(text string) string { return currentEnvironment().secretHider().Replace(text) }
+func Hide(text string) string { return Hider()(text) }
+
+// Hider returns a function that does for many texts what Hide does.
+func Hider() func(text string) string { return currentEnvironment().secretHider().Replace }
 
 type hidingWriter struct {
 	w      io.Writer

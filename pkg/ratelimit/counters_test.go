@@ -236,3 +236,36 @@ func parse(t *testing.T, text string) []ratelimit.Domain {
 	}
 	return set.Domains
 }
+
+// TestSum adds up the counters of rules with one limit, with values in metrics, and with a limit in shadow beside
+// others.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	limiter, rules := newLimiter(t, ratelimit.Config{}, ratelimit.RulesOptions{}, `
+domain: shop
+descriptors:
+  - {key: one, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: values, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: beside, limits: [{unit: year, requests_per_unit: 4}, {unit: day, requests_per_unit: 1, shadow_mode: true}]}
+  - {key: free, rate_limit: {unlimited: true}}`)
+	for range 5 {
+		for _, rule := range rules.All() {
+			for _, value := range []string{"a", "b"} {
+				decide(t, limiter, ratelimit.Query{Domain: "shop", Hits: 1, Descriptors: []descriptors.Descriptor{
+					{Entries: []descriptors.Entry{{Key: rule.Name, Value: value}}},
+				}})
+			}
+		}
+	}
+	got := map[string]ratelimit.Sum{}
+	for _, rule := range rules.All() {
+		got[rule.Name] = rule.Sum()
+	}
+	if diff := cmp.Diff(map[string]ratelimit.Sum{
+		"one": {Requests: 10, Denied: 6}, "values": {Requests: 10, Denied: 6}, "shadow": {Requests: 10, ShadowDenied: 6},
+		"beside": {Requests: 10, Denied: 2, ShadowDenied: 8}, "free": {},
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,76 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Sentence returns a limit of a rule in words.
+func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
+	if r.Unlimited {
+		return "No limit " + whom(r.Path()) + "."
+	}
+	window := l.Unit.String()
+	if l.UnitMultiplier > 1 {
+		window = suggest.Counted(int(l.UnitMultiplier), window)
+	}
+	text := "No requests "
+	if l.Requests > 0 {
+		text = fmt.Sprintf("At most %s per %s ", suggest.Counted(int(l.Requests), "request"), window)
+	}
+	text += whom(r.Path())
+	if l.Algorithm.HasBurst() && l.Burst != l.Requests {
+		text += fmt.Sprintf(", up to %d at once", l.Burst)
+	}
+	if l.MaxDelay > 0 {
+		text += fmt.Sprintf(", held for up to %s if early", time.Duration(l.MaxDelay)*time.Microsecond)
+	}
+	text += " (" + strings.ReplaceAll(l.Algorithm.String(), "_", " ") + ")."
+	if l.Override != nil {
+		text += fmt.Sprintf(" A request or a credential can bring its own limit, up to %d per %s.", l.Override.Max, window)
+	}
+	if r.Node.Quota {
+		text += " Quota: it denies only if all quotas of a request do."
+	}
+	if l.Shadow {
+		text += " In shadow: it never denies."
+	}
+	return text
+}
+
+// whom returns which requests a rule counts, and which share a bucket: "for each owner where plan is gold".
+func whom(path []*ratelimit.Node) string {
+	var each, where []string
+	for _, n := range path {
+		key, its := n.Key, n.Key
+		if strings.Contains(n.Key, "*") {
+			key, its = "key like "+n.Key+" with each value", "its value"
+		}
+		fixed := n.Value != "" && !strings.Contains(n.Value, "*")
+		if fixed && key != n.Key {
+			each = append(each, "key like "+n.Key)
+		}
+		switch {
+		case n.Value == "":
+			each = append(each, key)
+		case fixed:
+			where = append(where, its+" is "+n.Value)
+		case n.ShareThreshold:
+			where = append(where, its+" is like "+n.Value)
+		default:
+			each = append(each, key+" like "+n.Value)
+		}
+	}
+	text := "for all requests"
+	if each != nil {
+		text = "for each " + strings.Join(each, " and ")
+	}
+	if where != nil {
+		text += " where " + strings.Join(where, " and ")
+	}
+	return text
+}
