@@ -95,7 +95,7 @@ func (b *Asked) text() string {
 	if b.Shadow {
 		parts = append(parts, "in shadow")
 	}
-	if b.Denials > 0 {
+	if b.Denials > 0 && !b.Fits {
 		parts = append(parts, b.denied())
 	}
 	if b.Quota {
