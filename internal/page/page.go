@@ -84,14 +84,10 @@ const (
 	nearest = 20  // keys of the overview
 )
 
-// NearKeys are the first keys near and over their limit.
-func (s *State) NearKeys() (keys []ratelimit.HotKey) {
-	for _, k := range s.Keys.Keys {
-		if k.State != ratelimit.HotOnly && len(keys) < nearest {
-			keys = append(keys, k)
-		}
-	}
-	return keys
+// NearKeys removes keys that are only hot, and returns the first of the others.
+func (s *State) NearKeys() []ratelimit.HotKey {
+	s.Keys.Keys = slices.DeleteFunc(s.Keys.Keys, func(k ratelimit.HotKey) bool { return k.State == ratelimit.HotOnly })
+	return s.Keys.Keys[:min(len(s.Keys.Keys), nearest)]
 }
 
 // Find fills in the rules with a text in their name.
@@ -198,11 +194,7 @@ type Pages struct {
 func New() *Pages {
 	sum := sha256.Sum256([]byte(style))
 	return &Pages{
-		template: template.Must(template.New("page").Funcs(template.FuncMap{
-			"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // it is embedded
-			"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-			"short": func(f float64) string { return fmt.Sprintf("%.3g", f) },
-		}).Parse(text)),
+		template: template.Must(template.New("page").Parse(strings.Replace(text, "STYLE", style, 1))),
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 	}

@@ -91,8 +91,8 @@ func TestGolden(t *testing.T) {
 	s.Keys.Keys = []ratelimit.HotKey{
 		{Domain: "shop", Rule: "owner", Limit: "owner", Entries: "owner=<b>", ID: "0a1b", State: ratelimit.HotOver,
 			Used: 100, Capacity: 100, DeniedSince: noon, Denied: 30},
-		{Domain: "shop", Rule: "path", Limit: "path", ID: "2c3d", Shadow: true, State: ratelimit.HotOver, Used: 5, Capacity: 5,
-			DeniedSince: noon, Denied: 60},
+		{Domain: "shop", Rule: "path", Limit: "path", ID: "2c3d", Shadow: true, State: ratelimit.HotOver,
+			Used: 5, Capacity: 5, DeniedSince: noon, Denied: 60},
 		{Domain: "shop", Rule: "owner", Limit: "owner", ID: "4e5f", State: ratelimit.HotNear, Used: 90, Capacity: 100},
 		{Domain: "shop", Rule: "owner", Limit: "owner", ID: "unseen", State: ratelimit.HotOnly, Used: 1, Capacity: 100},
 	}

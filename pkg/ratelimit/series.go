@@ -224,20 +224,14 @@ type Sum struct{ Requests, Denied, ShadowDenied uint64 }
 
 // Sum adds up the counters of the rule, with those of any values of requests.
 func (r *Rule) Sum() (sum Sum) {
-	add := func(beside bool, c *Counters) {
-		allowed, denied, shadow := c.Allowed.Descriptors(), c.Denied.Descriptors(), c.ShadowDenied.Descriptors()
-		sum.Denied += denied
-		sum.ShadowDenied += shadow
-		if !beside {
-			sum.Requests += allowed + denied + shadow
-		}
-	}
-	if r.byValue != nil {
-		r.byValue.each(func(s Series, c *Counters) { add(s.Beside, c) })
-		return sum
-	}
 	for _, l := range r.counted() {
-		add(l.beside, l.Counters)
+		for _, c := range r.allCounters(l) {
+			sum.Denied += c.Denied.Descriptors()
+			sum.ShadowDenied += c.ShadowDenied.Descriptors()
+			if !l.beside {
+				sum.Requests += c.Allowed.Descriptors() + c.Denied.Descriptors() + c.ShadowDenied.Descriptors()
+			}
+		}
 	}
 	return sum
 }
