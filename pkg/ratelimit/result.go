@@ -266,7 +266,7 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		}
 		capacity := p.capacity(applied.Limit, d)
 		near := int64(float32(capacity) * p.limiter.cfg.NearLimitRatio)
-		if counted {
+		if counted && !p.limiter.dry {
 			p.count(s.Rule, applied, d, capacity, near)
 		}
 		ofLimit := &p.limiter.totals.RequestLimits
