@@ -139,7 +139,9 @@ func askDebug(ctx context.Context, address, path string, body []byte, v any) err
 	}
 	defer func() { _ = res.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxDebugAnswer))
-	if err == nil && res.StatusCode != http.StatusOK {
+	if err == nil && res.StatusCode == http.StatusNotFound {
+		err = fmt.Errorf("%s: want the debug port of a running extauthz (DEBUG_PORT)", res.Status)
+	} else if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", res.Status, cmp.Or(strings.TrimSpace(string(answer)), "no text"))
 	}
 	if err == nil {

@@ -132,7 +132,7 @@ func TestTopWithoutAnswer(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"buckets top --debug " + closed, exitFailed, "", "connection refused"},
-		{"buckets top --debug " + web, exitFailed, "", "/top answers 404 Not Found: want the debug port of extauthz"},
+		{"buckets top --debug " + web, exitFailed, "", "/top: 404 Not Found: want the debug port of a running extauthz"},
 		{"buckets top --debug " + closed + " --debug " + debug, exitOK, "STATE", "warning: Get \"http://127.0.0.1:1/top\""},
 		{"buckets top -o json --debug " + debug, exitOK, `"keys": []`, ""},
 		{"shadow --debug " + debug, exitOK, "trial  0 of 0 (0.0 %)", ""},

@@ -91,7 +91,8 @@ func anHour(t *testing.T) *page.State {
 		{Domain: "shop", Rule: "path_/v1/search", Limit: "search", Entries: "path=/v1/search", State: ratelimit.HotOver,
 			Used: 20, Capacity: 20, DeniedSince: now.Add(-9 * time.Second), Denied: 61},
 		{Domain: "shop", Rule: "path_/v1/orders/*.owner", Limit: "orders", Entries: "path=/v1/orders/7,owner=bob",
-			Shadow: true, State: ratelimit.HotOver, Used: 1000, Capacity: 1000, DeniedSince: now.Add(-7 * time.Minute), Denied: 412},
+			Shadow: true, State: ratelimit.HotOver, Used: 1000, Capacity: 1000,
+			DeniedSince: now.Add(-7 * time.Minute), Denied: 412},
 		{Domain: "shop", Rule: "owner", Limit: "per-owner", Entries: "owner=ann", State: ratelimit.HotNear,
 			Used: 47, Capacity: 50},
 	}
