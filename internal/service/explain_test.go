@@ -44,7 +44,7 @@ func TestExplainIsTheDecision(t *testing.T) {
 		var now atomic.Int64 // the store also reads it in the background
 		now.Store(1_700_000_000_000_000 + random.Int64N(1e12))
 		rules := randomRules(random)
-		o := openOffline(t, rules, now.Load)
+		o := openOffline(t, rules, pick(random, "", "", "", "strict"), now.Load)
 		for i := range requests {
 			m, message := randomMessage(t, random)
 			e := o.Explain(t.Context(), m, message)
@@ -72,7 +72,7 @@ func TestExplainIsTheDecision(t *testing.T) {
 }
 
 // openOffline opens a service with rules in a file, three API keys, and a memory store with a clock.
-func openOffline(t *testing.T, rules string, clock func() int64) *service.Offline {
+func openOffline(t *testing.T, rules, compatibility string, clock func() int64) *service.Offline {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
@@ -82,6 +82,7 @@ func openOffline(t *testing.T, rules string, clock func() int64) *service.Offlin
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Limits.Compatibility = compatibility
 	o, err := service.OpenOffline(t.Context(), service.OfflineConfig{
 		Config: service.Config{Settings: s, Stderr: io.Discard, Clock: clock}, Rules: []string{path},
 	})

@@ -228,6 +228,9 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
 		if p.limiter.dry {
 			applied.Bucket = bucketOf(t, o, a.take, a.descriptor)
+			if p.counted { // the store counts without the limit
+				applied.Bucket.Capacity = a.limit.Requests
+			}
 			applied.Bucket.DeniedSince, applied.Bucket.Denials = p.limiter.DeniedSince(t.Key)
 		}
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
