@@ -102,8 +102,8 @@ authz:
 		{http, ann, 1, []string{http + " is an HTTP port: want the gRPC port of the service, which is GRPC_PORT (8081 by"}},
 		{http, "--service ext_authz", 1, []string{" is an HTTP port"}},
 		{grpc, "--service both", 2, []string{`--service "both": want ratelimit or ext_authz`}},
-		{grpc, ann + " --service ext_authz", 2, []string{"--descriptor needs --service ratelimit"}},
-		{grpc, ann + " --header a:b", 2, []string{"--header needs --service ext_authz"}},
+		{grpc, ann + " --service ext_authz", 2, []string{"--descriptor is for the service ratelimit"}},
+		{grpc, ann + " --header a:b", 2, []string{"--header is for the service ext_authz"}},
 		{grpc, "--service ext_authz --header a", 2, []string{"--header: want NAME:VALUE, or @FILE"}},
 	} {
 		args := append([]string{"client", "--address", call.address}, strings.Fields(call.args)...)
