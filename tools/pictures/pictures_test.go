@@ -15,8 +15,8 @@ import (
 
 const directory = "../../docs/pictures"
 
-// TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them. Those of
-// a page (PNG) are of a browser: see test/page.
+// TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them. A browser
+// draws those that end in .png: see test/page.
 func TestPictures(t *testing.T) {
 	all, err := pictures()
 	if err != nil {
