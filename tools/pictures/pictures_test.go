@@ -15,8 +15,8 @@ import (
 
 const directory = "../../docs/pictures"
 
-// TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them. A browser
-// draws those that end in .png: see test/page.
+// TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them.
+// Exception: a browser draws those that end in .png (test/page).
 func TestPictures(t *testing.T) {
 	all, err := pictures()
 	if err != nil {
