@@ -1,0 +1,11 @@
+package docs
+
+import "testing"
+
+// TestMission checks docs/mission.md: each sentence names tests that exist.
+func TestMission(t *testing.T) {
+	const least = 50 // the page has more
+	if n := len(testedRows(t, "docs/mission.md")); n < least {
+		t.Errorf("docs/mission.md: found %d sentences, want at least %d", n, least)
+	}
+}
