@@ -152,43 +152,50 @@ func TestSentinels(t *testing.T) {
 	wantText(t, r, "its role is master")
 }
 
-// TestClockOfRedis examines a server whose clock is a day ahead, and that has nothing else of Redis.
-func TestClockOfRedis(t *testing.T) {
-	t.Parallel()
+// listen serves each connection of a new address, until the test ends.
+func listen(t *testing.T, serve func(conn net.Conn)) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
+	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go func() {
-				lines := bufio.NewScanner(conn)
-				for lines.Scan() { // *N, and then each word after its length
-					n, _ := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
-					var words []string
-					for range n {
-						lines.Scan()
-						lines.Scan()
-						words = append(words, lines.Text())
-					}
-					reply := "+OK\r\n"
-					switch words[0] {
-					case "hello":
-						reply = "-ERR unknown command\r\n"
-					case "time":
-						reply = fmt.Sprintf("*2\r\n:%d\r\n:0\r\n", time.Now().Add(24*time.Hour).Unix())
-					}
-					_, _ = io.WriteString(conn, reply)
-				}
-			}()
+			go serve(conn)
 		}
 	}()
-	r := examineRedis(t, redisstore.Config{URL: listener.Addr().String()}, time.Hour, Rules{})
+	return listener.Addr().String()
+}
+
+// TestClockOfRedis examines a server whose clock is a day ahead, and that has nothing else of Redis.
+func TestClockOfRedis(t *testing.T) {
+	t.Parallel()
+	address := listen(t, func(conn net.Conn) {
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() { // *N, and then each word after its length
+			n, _ := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
+			var words []string
+			for range n {
+				lines.Scan()
+				lines.Scan()
+				words = append(words, lines.Text())
+			}
+			reply := "+OK\r\n"
+			switch words[0] {
+			case "hello":
+				reply = "-ERR unknown command\r\n"
+			case "time":
+				reply = fmt.Sprintf("*2\r\n:%d\r\n:0\r\n", time.Now().Add(24*time.Hour).Unix())
+			}
+			_, _ = io.WriteString(conn, reply)
+		}
+	})
+	r := examineRedis(t, redisstore.Config{URL: address}, time.Hour, Rules{})
 	wantText(t, r, "the clock of Redis is ahead of ours by 2", "[redis-clock]", "`` is no version")
 }
 
@@ -202,21 +209,8 @@ func TestForeignRedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = listener.Close() }()
-			go func() {
-				for {
-					conn, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					_, _ = conn.Write([]byte(strings.Repeat(reply, 100)))
-				}
-			}()
-			r := examineRedis(t, redisstore.Config{URL: listener.Addr().String()}, time.Hour, Rules{})
+			address := listen(t, func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat(reply, 100)) })
+			r := examineRedis(t, redisstore.Config{URL: address}, time.Hour, Rules{})
 			if len(r.Findings) == 0 || strings.Contains(r.Findings.Error(), "\x1b") {
 				t.Errorf("got %q, want findings without control characters", r.Findings.Error())
 			}

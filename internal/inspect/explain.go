@@ -3,7 +3,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,15 +145,8 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 		}
 	}
 	e.explainResult(d.Limits)
-	switch d.Verdict {
-	case authz.Allowed:
-		e.Verdict = "allowed"
-	case authz.Undecided:
-		e.Verdict, e.Status = "undecided", d.Status
-	case authz.Answered:
-		e.Verdict, e.Status = "answered", d.Status
-	default:
-		e.Verdict, e.Status = "refused", d.Status
+	if e.Verdict = d.Verdict.String(); d.Verdict != authz.Allowed {
+		e.Status = d.Status
 	}
 }
 
@@ -220,15 +212,11 @@ func answerJSON(m flow.Method, message []byte) json.RawMessage {
 	if proto.Unmarshal(message, answer) != nil {
 		return nil // the codecs' tests show that this cannot happen
 	}
-	spaced, err := protojson.Marshal(answer)
+	text, err := protojson.Marshal(answer)
 	if err != nil {
 		return nil
 	}
-	var compact bytes.Buffer // protojson adds spaces in some builds, on purpose
-	if json.Compact(&compact, spaced) != nil {
-		return nil
-	}
-	return compact.Bytes()
+	return text
 }
 
 // errRequest is the error for a text that is no request of either service.

@@ -50,7 +50,8 @@ func (r *requests) Buckets(ctx context.Context, q BucketQuery) (*Buckets, error)
 
 // find returns the buckets that a query names.
 func (r *requests) find(ctx context.Context, q BucketQuery) (found []ratelimit.Located, note string, err error) {
-	switch rules := r.live.Limits(); {
+	rules := r.live.Limits()
+	switch {
 	case q.Rule != "":
 		return r.findRule(ctx, q)
 	case q.KeyID != "":
@@ -74,7 +75,6 @@ func (r *requests) find(ctx context.Context, q BucketQuery) (found []ratelimit.L
 	for i, e := range q.Entries {
 		entries[i] = descriptors.Entry(e)
 	}
-	rules := r.live.Limits()
 	found = rules.Locate(q.Domain, entries, ownLimits(r.live, r.keys.keys)(q.Domain, entries))
 	if len(found) > 0 {
 		return found, "", nil
@@ -125,11 +125,7 @@ func (r *requests) findRule(ctx context.Context, q BucketQuery) (found []ratelim
 func (r *requests) look(ctx context.Context, found []ratelimit.Located) (all []inspect.Bucket, err error) {
 	requests := make([]bucket.Request, len(found))
 	for i := range found {
-		t := found[i].Take
-		if t.Limit.Requests == 0 { // a closed bucket is not read
-			t.Limit.Requests, t.Limit.Burst = 1, 1
-		}
-		requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{t}}
+		requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{opened(found[i].Take)}}
 	}
 	outcomes := make([]bucket.Outcome, len(requests))
 	ratelimit.Take(ctx, r.decides, requests, outcomes)
@@ -145,6 +141,14 @@ func (r *requests) look(ctx context.Context, found []ratelimit.Located) (all []i
 		}
 	}
 	return all, nil
+}
+
+// opened returns a take of a bucket with a limit of 0 as one with a limit of 1, because no store reads a closed bucket.
+func opened(t bucket.Take) bucket.Take {
+	if t.Limit.Requests == 0 {
+		t.Limit.Requests, t.Limit.Burst = 1, 1
+	}
+	return t
 }
 
 // commandPatience bounds a call of Redis by a command.
@@ -172,10 +176,7 @@ func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, e
 // resetOne empties a bucket. A refund does that, and leaves the note that voids what replicas remember. A refund of an
 // empty bucket leaves none, so a unit is charged before.
 func (o *Offline) resetOne(ctx context.Context, t bucket.Take) error {
-	if t.Limit.Requests == 0 { // the script does not read a closed bucket
-		t.Limit.Requests, t.Limit.Burst = 1, 1
-	}
-	charge, refund := t, t
+	charge, refund := opened(t), opened(t)
 	charge.Cost, charge.Role, charge.CountDenied = 1, bucket.Shadow, true
 	refund.Refund = math.MaxInt64
 	requests := []bucket.Request{{Takes: []bucket.Take{charge}}, {Takes: []bucket.Take{refund}}}

@@ -84,9 +84,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	} else {
 		s.Limits.Backend = "memory"
 		loaded.first, loaded.problems = file.Check(cfg.Rules, cfg.Stdin, RuleConfig(&s))
-		if loaded.problems.HasErrors() {
-			err = loaded.problems.Err()
-		}
+		err = loaded.problems.Err()
 	}
 	if err != nil {
 		return nil, err

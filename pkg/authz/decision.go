@@ -22,6 +22,11 @@ const (
 	Answered
 )
 
+// String returns the verdict in one word, for logs and explanations.
+func (v Verdict) String() string {
+	return [...]string{Refused: "refused", Allowed: "allowed", Undecided: "undecided", Answered: "answered"}[v]
+}
+
 // Decision is the answer to a request. Its zero value refuses.
 type Decision struct {
 	Verdict Verdict

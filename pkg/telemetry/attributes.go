@@ -19,10 +19,6 @@ const maxLogged = 256
 // shadowDenied is the reason in place of that of an allowed request that a limit in shadow would have denied.
 const shadowDenied reply.Reason = "shadow_denied"
 
-var verdicts = [...]string{
-	authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided", authz.Answered: "answered",
-}
-
 // decision is what the lines of both services have in common.
 type decision struct {
 	service, domain string
@@ -71,7 +67,7 @@ func (d *decision) passes() bool {
 
 // who returns the attributes by which lines belong together.
 func (d *decision) who() []slog.Attr {
-	attrs := text("service", d.service, "verdict", verdicts[d.verdict], "reason", string(d.reason), "domain", d.domain)
+	attrs := text("service", d.service, "verdict", d.verdict.String(), "reason", string(d.reason), "domain", d.domain)
 	if d.limit == nil {
 		return attrs
 	}

@@ -226,12 +226,11 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 
 // DecideDry is Decide for a Dry request. The outcome also has the buckets before the decision.
 func (r *Request) DecideDry(now int64, loaded []Loaded, o *Outcome) {
-	seen := o.Seen[:0]
+	o.Seen = o.Seen[:0]
 	for i := range loaded {
-		seen = append(seen, Seen{State: loaded[i].State.Clone(), Reply: Reply{Clock: now}})
+		o.Seen = append(o.Seen, Seen{State: loaded[i].State, Reply: Reply{Clock: now}})
 	}
-	r.Decide(now, loaded, o)
-	o.Seen = seen
+	r.DecideSeen(now, o)
 }
 
 // fits reports whether all enforced takes fit, and one of the quotas if there are any.

@@ -6,7 +6,7 @@ import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 func (b *exchange) askDry(r *bucket.Request) {
 	for i := range r.Takes {
 		t, k := &r.Takes[i], &b.known[i]
-		if k.found && t.Limit.Requests > 0 && k.isSuspect(b.store.shared.Epoch(t)) && !k.base().Empty() {
+		if k.found && t.Limit.Requests > 0 && k.needsFloor(b.store.shared.Epoch(t)) {
 			t.Floor = k.floor()
 		}
 	}

@@ -132,7 +132,7 @@ func (b *exchange) ask(t *bucket.Take, k *known, a sentTake) {
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
 		a.known, a.cut, a.heard = *k.base(), k.cut, k.heard
-		if k.isSuspect(a.epoch) && !a.known.Empty() {
+		if k.needsFloor(a.epoch) {
 			t.Floor = k.floor()
 			b.store.counts.floors.Add(1)
 		}

@@ -165,6 +165,9 @@ func (k *known) isSuspect(epoch uint64) bool {
 	return k.suspect || k.epoch != epoch && !k.base().Empty()
 }
 
+// needsFloor reports whether a take carries what is known, because Redis may have lost it.
+func (k *known) needsFloor(epoch uint64) bool { return k.isSuspect(epoch) && !k.base().Empty() }
+
 // floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
 // known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.
 func (k *known) floor() *bucket.Floor {
