@@ -81,7 +81,7 @@ func New(cfg Config) *Flow {
 	}
 	f.batches.New = func() any {
 		b := &batch{flow: f, ended: make(chan struct{}, 1)}
-		b.resume = b.resumed
+		b.resume, b.rounds.At = b.resumed, &b.began
 		return b
 	}
 	return f

@@ -286,7 +286,7 @@ func (d *Decision) limit(res *ratelimit.Result) {
 	case res.Allowed:
 		d.Delay = res.Delay
 	default:
-		d.refuseWith(reply.ReasonOverLimit, res.DeniedStatus(), "")
+		d.refuseWith(reply.ReasonOverLimit, res.DeniedBy().DeniedStatus(), "")
 	}
 }
 
@@ -299,6 +299,6 @@ func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 		return FailureRefused
 	}
 	d.Limits, d.ToClient = res, d.ToClient[:0] // without the challenge, which invites another try
-	d.refuseWith(reply.ReasonRefusedTooOften, res.DeniedStatus(), "")
+	d.refuseWith(reply.ReasonRefusedTooOften, res.DeniedBy().DeniedStatus(), "")
 	return FailureLimited
 }

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -286,8 +285,11 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 
 // appendKey appends the key of the bucket of a limit.
 func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
-	return cmp.Or(a.shares, p.matches[a.descriptor].rule).appendKey(key, p.rules.options.KeyPrefix, a.limit,
-		p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
+	rule := a.shares
+	if rule == nil {
+		rule = p.matches[a.descriptor].rule
+	}
+	return rule.appendKey(key, p.rules.options.KeyPrefix, a.limit, p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

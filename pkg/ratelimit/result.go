@@ -118,10 +118,10 @@ func (res *Result) DeniedBy() (by *Applied) {
 	return by
 }
 
-// DeniedStatus returns the HTTP status of a denial: that of the limit that denies longest.
-func (res *Result) DeniedStatus() int {
-	if by := res.DeniedBy(); by != nil && by.Limit.Status != 0 {
-		return by.Limit.Status
+// DeniedStatus returns the HTTP status of a denial by the limit, 429 for nil.
+func (a *Applied) DeniedStatus() int {
+	if a != nil && a.Limit.Status != 0 {
+		return a.Limit.Status
 	}
 	return http.StatusTooManyRequests
 }
@@ -294,13 +294,16 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 // Compare is negative if limit a matters more to a client than b. A denial precedes an allowed limit; of two denials,
 // the longer one; otherwise the limit that leaves less. A limit in shadow beside others comes last.
 func Compare(a, b *Applied) int {
-	switch {
-	case a.Limit.beside && !b.Limit.beside:
-		return 1
-	case b.Limit.beside && !a.Limit.beside:
+	if a.Limit.beside != b.Limit.beside {
+		if a.Limit.beside {
+			return 1
+		}
 		return -1
 	}
-	return cmp.Or(cmp.Compare(b.denial(), a.denial()), cmp.Compare(a.Decision.Remaining, b.Decision.Remaining))
+	if order := cmp.Compare(b.denial(), a.denial()); order != 0 {
+		return order
+	}
+	return cmp.Compare(a.Decision.Remaining, b.Decision.Remaining)
 }
 
 // denial returns how long the limit denies, 0 if it does not. bucket.Never is the longest.

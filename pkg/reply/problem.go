@@ -23,16 +23,17 @@ const (
 func AppendProblem(b []byte, res *ratelimit.Result) []byte {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)
+	by := res.DeniedBy()
 	kind, title := quotaExceeded, "Too Many Requests"
 	if res.Decider == ratelimit.FromPolicyDeny {
 		kind = reducedCapacity
-	} else if by := res.DeniedBy(); by != nil && by.Limit.Problem != nil {
+	} else if by != nil && by.Limit.Problem != nil {
 		kind = cmp.Or(by.Limit.Problem.Type, kind)
 		title = cmp.Or(string(appendFilled(nil, by.Limit.Problem.Title, res, by, by.Limit.Requests)), title)
 	}
-	b = appendMembers(b, kind, title, res.DeniedStatus())
+	b = appendMembers(b, kind, title, by.DeniedStatus())
 	begun := len(b)
-	b = append(escape(appendDetail(b, res), begun), '"')
+	b = append(escape(appendDetail(b, res, by), begun), '"')
 	b = appendPolicies(b, shown)
 	if res.RetryAfter != bucket.Never {
 		b = strconv.AppendInt(append(b, `,"retry-after":`...), retryAfter(res), 10)
@@ -55,12 +56,12 @@ func appendPolicies(b []byte, shown []*ratelimit.Applied) []byte {
 	return b
 }
 
-// appendDetail appends one sentence that explains the denial.
-func appendDetail(b []byte, res *ratelimit.Result) []byte {
+// appendDetail appends one sentence that explains the denial. by is res.DeniedBy.
+func appendDetail(b []byte, res *ratelimit.Result, by *ratelimit.Applied) []byte {
 	if res.Decider == ratelimit.FromPolicyDeny {
 		return appendWait(append(b, "Rate limits cannot be decided at the moment."...), res)
 	}
-	if by := res.DeniedBy(); by != nil && by.Limit.Problem != nil && by.Limit.Problem.Detail != "" {
+	if by != nil && by.Limit.Problem != nil && by.Limit.Problem.Detail != "" {
 		return appendFilled(b, by.Limit.Problem.Detail, res, by, by.Limit.Requests)
 	}
 	if res.RetryAfter == bucket.Never {

@@ -101,7 +101,7 @@ func (r Reason) AddRetryAfter(headers []Header) []Header {
 // Sentence returns the sentence for the client. limits is the limiter's decision, nil if there is none.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
-		return string(appendDetail(nil, limits))
+		return string(appendDetail(nil, limits, limits.DeniedBy()))
 	}
 	return r.refusal().sentence
 }

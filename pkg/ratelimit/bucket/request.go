@@ -264,7 +264,7 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
 	}
-	d.Allowed = need == 0 && t.Refund > 0 || need <= t.Capacity() && alg.fits(&t.Limit, &b.State, need)
+	d.Allowed = need == 0 && t.Refund > 0 || (t.AtOnce == 0 || need <= t.AtOnce) && alg.fits(&t.Limit, &b.State, need)
 }
 
 // Charged returns how many units a decision charges: all of the cost, or none. fits is the verdict on the take itself.
