@@ -10,7 +10,7 @@ import (
 
 // localCache has the buckets over their limits, until their windows end. As in envoyproxy/ratelimit, the limits are
 // then denied without the store and without counting, also if they are raised meanwhile. It is safe for concurrent use.
-// A nil cache is always empty.
+// now and note ignore a nil cache.
 type localCache struct {
 	clock func() int64
 	most  int // bytes
@@ -48,7 +48,7 @@ func (c *localCache) now(t int64) int64 {
 // denies returns how long the bucket of a take stays over its limit, in µs; 0 if it is not known to be over. A refund
 // is never denied.
 func (c *localCache) denies(t *bucket.Take, now int64) int64 {
-	if c == nil || t.Refund > 0 {
+	if t.Refund > 0 {
 		return 0
 	}
 	c.mu.RLock()

@@ -136,7 +136,7 @@ func (p *Plan) replace(rule *Rule, d *descriptors.Descriptor, descriptor int) bo
 		same := slices.IndexFunc(added, func(a appliedLimit) bool { return a.limit.identity == limit.identity })
 		switch {
 		case same < 0:
-			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: descriptor})
+			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: descriptor, keyed: rule})
 		case limit.Capacity() < added[same].limit.Capacity():
 			added[same].limit = limit
 		}

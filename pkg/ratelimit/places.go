@@ -47,8 +47,10 @@ func (p *Plan) takePlaces() {
 
 // LeavePlaces gives the places of a request back whose answer is not held. Reset does so, too.
 func (p *Plan) LeavePlaces() {
-	p.places.Leave()
-	p.places = p.places[:0]
+	if len(p.places) > 0 {
+		p.places.Leave()
+		p.places = p.places[:0]
+	}
 }
 
 // KeepPlaces returns the places of a request whose answer is held. The caller must give them back.

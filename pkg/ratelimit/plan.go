@@ -59,9 +59,11 @@ type appliedLimit struct {
 	uncharged bool
 	// cached is how long the local cache denies the limit, in µs. Without a take, the store does not see it.
 	cached int64
-	// shares is the rule whose bucket a limit of the request has (Config.Strict), nil for none.
-	shares *Rule
+	// keyed is the rule that names the bucket; nil for a limit of the request that has a bucket of its own.
+	keyed *Rule
 }
+
+func (a appliedLimit) isCached() bool { return a.cached > 0 }
 
 // Plan finds the limits that apply to a query, and adds a request for them to the rounds, unless there are none. The
 // query and all that it refers to must not change until Finish has returned true.
@@ -94,13 +96,12 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 		p.request = len(r.now.requests)
 		request := r.now.add()
 		p.addTakes(request, r)
-		cached := slices.ContainsFunc(p.limits, func(a appliedLimit) bool { return a.cached > 0 })
 		switch {
 		case len(request.Takes) == 0:
 			r.now.truncate(p.request)
 			p.decider = FromDenialCache
 			return
-		case p.counted && l.cfg.StopWhenOver && cached:
+		case p.counted && l.cfg.StopWhenOver && slices.ContainsFunc(p.limits, appliedLimit.isCached):
 			p.leaveOutOthers(request.Takes)
 		case p.counted && l.cfg.StopWhenOver:
 			p.stage = reading
@@ -167,7 +168,9 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 // unless it is large.
 func (p *Plan) Reset() {
 	p.LeavePlaces()
-	*p = Plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits), places: texts.Clear(p.places)}
+	matches, limits, places := texts.Clear(p.matches), texts.Clear(p.limits), p.places
+	*p = Plan{}
+	p.matches, p.limits, p.places = matches, limits, places
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
@@ -202,7 +205,7 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 			limit := &rule.Limits[k]
 			replaced = append(replaced, limit.Replaces...)
 			if !rule.Unlimited && !brought {
-				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
+				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i, keyed: rule})
 			}
 		}
 	}
@@ -267,8 +270,10 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		length := len(rounds.keys)
 		rounds.keys = p.appendKey(rounds.keys, a)
 		t.Key = texts.View(rounds.keys[length:])
-		if a.cached = cache.denies(&t, p.began); a.cached > 0 {
-			continue
+		if cache != nil {
+			if a.cached = cache.denies(&t, p.began); a.cached > 0 {
+				continue
+			}
 		}
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
@@ -285,11 +290,8 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 
 // appendKey appends the key of the bucket of a limit.
 func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
-	rule := a.shares
-	if rule == nil {
-		rule = p.matches[a.descriptor].rule
-	}
-	return rule.appendKey(key, p.rules.options.KeyPrefix, a.limit, p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
+	entries := p.query.Descriptors[a.descriptor].Entries
+	return a.keyed.appendKey(key, p.rules.options.KeyPrefix, a.limit, entries, p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

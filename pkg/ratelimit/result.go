@@ -267,7 +267,10 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		if counted && !applied.Decision.Allowed && (applied.Shadow || global) {
 			s.ShadowDenied = applied
 		}
-		capacity := p.capacity(applied.Limit, d)
+		capacity := applied.Limit.Capacity()
+		if applied.Limit.MaxDelay > 0 {
+			capacity = p.queueCapacity(applied.Limit, d)
+		}
 		near := int64(float32(capacity) * p.limiter.cfg.NearLimitRatio)
 		if counted && !p.limiter.dry {
 			p.count(s.Rule, applied, d, capacity, near)
@@ -326,11 +329,8 @@ func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor, capacity
 	}
 }
 
-// capacity returns the capacity of the bucket of a limit for a descriptor.
-func (p *Plan) capacity(l *RuleLimit, d *descriptors.Descriptor) int64 {
-	if l.MaxDelay == 0 {
-		return l.Capacity()
-	}
+// queueCapacity returns the capacity of the bucket of a limit with a MaxDelay for a descriptor.
+func (p *Plan) queueCapacity(l *RuleLimit, d *descriptors.Descriptor) int64 {
 	t := p.cost(d, l)
 	t.Limit = l.Limit
 	p.queue(&t, l)

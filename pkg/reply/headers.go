@@ -1,6 +1,7 @@
 package reply
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,10 +56,10 @@ func Renamable() []string {
 
 // name returns the name of a header of Draft, X or Spring.
 func (h *Headers) name(usual string) string {
-	if renamed, ok := h.Renamed[usual]; ok {
-		return renamed
+	if len(h.Renamed) == 0 {
+		return usual
 	}
-	return usual
+	return cmp.Or(h.Renamed[usual], usual)
 }
 
 // Names returns the names of the headers that can be sent, in lower case, without Retry-After.
@@ -93,9 +94,11 @@ func (h *Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHead
 		h.addSets(l, res, shown)
 	}
 	for _, a := range shown {
-		l.addOwn(a.Limit.Headers, res, a)
+		if len(a.Limit.Headers) > 0 {
+			l.addOwn(a.Limit.Headers, res, a)
+		}
 	}
-	if len(shown) > 0 {
+	if len(shown) > 0 && len(policy) > 0 {
 		l.addOwn(policy, res, shown[0])
 	}
 }
