@@ -46,7 +46,7 @@ type Listeners struct {
 	Transport          string        `envconfig:"GRPC_TRANSPORT" words:"native grpc-go" trial:"any" default:"native" example:"grpc-go" desc:"server of the gRPC listener: native, or grpc-go, which takes a multiple of its CPU (docs/transport.md)"`
 	Plaintext          string        `envconfig:"GRPC_PLAINTEXT" words:"allow" example:"allow" desc:"allow: permit gRPC and HTTP listeners without TLS that other machines can reach, which STRICT_ENVIRONMENT refuses; only behind a network policy or a mesh"`
 	DebugHost          string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" example:"0.0.0.0" desc:"address of the debug listener (/metrics, /rlconfig)"`
-	DebugPort          uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener"`
+	DebugPort          uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener; its page takes at most 1.6 MB of memory for its sparklines"`
 	Pprof              bool          `envconfig:"DEBUG_PPROF" trial:"any" default:"false" example:"true" desc:"serve profiles (/debug/pprof): on the debug listener if that is on loopback, else on DEBUG_PPROF_PORT"`
 	PprofPort          uint16        `envconfig:"DEBUG_PPROF_PORT" trial:"any" default:"6060" example:"7060" desc:"port of 127.0.0.1 for profiles if other machines can reach the debug listener"`
 	MaxConnAge         time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas; 0: no maximum"`
