@@ -126,8 +126,7 @@ func (r *requests) findRule(ctx context.Context, q BucketQuery) (found []ratelim
 	return found, note, nil
 }
 
-// look returns what the buckets hold in a store. It leaves out empty ones, unless they are those of requests and active
-// limits.
+// look returns what buckets hold in a store, without empty ones of refused requests and of replaced limits.
 func (r *requests) look(ctx context.Context, from ratelimit.Store, found []ratelimit.Located,
 ) (all []inspect.Bucket, err error) {
 	requests := make([]bucket.Request, len(found))
