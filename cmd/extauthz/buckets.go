@@ -35,9 +35,8 @@ func (p *program) bucketsShow() *cobra.Command {
 			"It shows the buckets of a descriptor, of an API key, or of a rule: the 100 fullest, only in Redis, whose user\n" +
 			"needs +scan for that.\n" +
 			"The limit of a credential is shown if it is active in place of that of the rule.\n" +
-			"With --debug it asks a running service, also for its buckets in memory, and for the last known state while\n" +
-			"Redis does not answer. Without --debug, it needs the environment of the service: its rules, REDIS_URL,\n" +
-			"CACHE_KEY_PREFIX, COMPATIBILITY and API keys.",
+			"With --debug it asks a running service, also for buckets in memory, or its last known state without Redis.\n" +
+			"Otherwise it needs the service's environment: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY, API keys.",
 		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +
 			"  extauthz buckets show --domain shop --key-id k7Ua3xyz --debug localhost:6070\n" +
 			"  extauthz buckets show --domain shop --rule per-tenant -o json",
