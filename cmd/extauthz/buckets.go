@@ -35,8 +35,8 @@ func (p *program) bucketsShow() *cobra.Command {
 			"It shows the buckets of a descriptor, of an API key, or of a rule: the 100 fullest, only in Redis, whose user\n" +
 			"needs +scan for that.\n" +
 			"The limit of a credential is shown if it is active in place of that of the rule.\n" +
-			"With --debug it asks a running service, also for its buckets in memory. Without --debug, it needs the\n" +
-			"environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY and API keys.",
+			"With --debug it asks a running service, also for buckets in memory, or its last known state without Redis.\n" +
+			"Otherwise it needs the service's environment: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY, API keys.",
 		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +
 			"  extauthz buckets show --domain shop --key-id k7Ua3xyz --debug localhost:6070\n" +
 			"  extauthz buckets show --domain shop --rule per-tenant -o json",
@@ -65,7 +65,7 @@ func (p *program) bucketsShow() *cobra.Command {
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
 		shown := new(service.Buckets)
 		if *debug == "" {
-			shown, err = offline(ctx, s, func(o *service.Offline) (*service.Buckets, error) { return o.Buckets(ctx, *q) })
+			shown, err = offline(ctx, s, func(o *service.Offline) (*service.Buckets, error) { return o.Buckets(ctx, *q, nil) })
 		} else {
 			body, _ := json.Marshal(q) //nolint:errchkjson // texts
 			err = askDebug(ctx, *debug, "/buckets", body, shown)
@@ -119,7 +119,7 @@ func (p *program) bucketsReset() *cobra.Command {
 				return o.Reset(ctx, *q)
 			}
 			done = "not reset"
-			shown, err := o.Buckets(ctx, *q)
+			shown, err := o.Buckets(ctx, *q, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -70,11 +70,12 @@ type Credential struct {
 	Place string `json:"place"`
 	// Carried means that the request carries it. The policy looks for no other credential then. The fields of a valid one
 	// follow.
-	Carried bool   `json:"carried"`
-	Valid   bool   `json:"valid,omitempty"`
-	Owner   string `json:"owner,omitempty"`
-	Plan    string `json:"plan,omitempty"`
-	KeyID   string `json:"key_id,omitempty"`
+	Carried bool     `json:"carried"`
+	Valid   bool     `json:"valid,omitempty"`
+	Owner   string   `json:"owner,omitempty"`
+	Plan    string   `json:"plan,omitempty"`
+	KeyID   string   `json:"key_id,omitempty"`
+	Scopes  []string `json:"scopes,omitempty"`
 }
 
 // Descriptor is a descriptor and what the rules make of it.
@@ -139,7 +140,7 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 		for _, tried := range way.Tried {
 			c := Credential{Kind: tried.Kind, Place: tried.Place, Carried: tried.Carried}
 			if id := &d.Identity; tried.Carried && id.Method == tried.Kind {
-				c.Valid, c.Owner, c.Plan, c.KeyID = true, id.Owner, id.Plan, id.KeyID
+				c.Valid, c.Owner, c.Plan, c.KeyID, c.Scopes = true, id.Owner, id.Plan, id.KeyID, id.Scopes
 			}
 			e.Credentials = append(e.Credentials, c)
 		}
@@ -292,6 +293,12 @@ func (c *Credential) text(e *Explanation) string {
 	}
 	if c.KeyID != "" {
 		parts = append(parts, "key_id "+c.KeyID)
+	}
+	if c.Scopes != nil {
+		parts = append(parts, fmt.Sprintf("scopes %q", c.Scopes))
+	}
+	if e.Absent != nil {
+		parts = append(parts, "no claim "+strings.Join(e.Absent, ", "))
 	}
 	return "valid (" + strings.Join(parts, ", ") + ")"
 }

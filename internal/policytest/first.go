@@ -13,6 +13,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -70,8 +71,8 @@ func (f *first) rule(r *ratelimit.Rule) error {
 	if capacity == 0 {
 		return f.test(title+": nothing is allowed", request)
 	}
-	return f.test(fmt.Sprintf("%s: %d hits, and one more", title, capacity), fmt.Sprintf("%s hits %d", request, capacity),
-		request)
+	title += ": " + suggest.Counted(int(capacity), "hit") + ", and one more"
+	return f.test(title, fmt.Sprintf("%s hits %d", request, capacity), request)
 }
 
 // test writes a test that sends requests at one time.

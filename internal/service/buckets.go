@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/inspect"
@@ -34,13 +35,17 @@ type Buckets struct {
 // mostOfRule is how many buckets of a rule are shown: those with the most hits.
 const mostOfRule = 100
 
-// Buckets shows buckets, and changes nothing.
-func (r *requests) Buckets(ctx context.Context, q BucketQuery) (*Buckets, error) {
+// Buckets shows buckets, and changes nothing. known is the store that answers while Redis does not, nil for none.
+func (r *requests) Buckets(ctx context.Context, q BucketQuery, known ratelimit.Store) (*Buckets, error) {
 	found, note, err := r.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.look(ctx, found)
+	shown, err := r.look(ctx, r.decides, found)
+	if err != nil && known != nil {
+		note = strings.TrimPrefix(note+"; Redis does not answer: this is the last known state", "; ")
+		shown, err = r.look(ctx, known, found)
+	}
 	if q.Rule != "" {
 		slices.SortStableFunc(shown, func(a, b inspect.Bucket) int { return cmp.Compare(b.Used, a.Used) })
 		shown = shown[:min(len(shown), mostOfRule)]
@@ -121,14 +126,15 @@ func (r *requests) findRule(ctx context.Context, q BucketQuery) (found []ratelim
 	return found, note, nil
 }
 
-// look returns what the buckets hold. It leaves out empty ones, unless they are those of requests and active limits.
-func (r *requests) look(ctx context.Context, found []ratelimit.Located) (all []inspect.Bucket, err error) {
+// look returns what buckets hold in a store, without empty ones of refused requests and of replaced limits.
+func (r *requests) look(ctx context.Context, from ratelimit.Store, found []ratelimit.Located,
+) (all []inspect.Bucket, err error) {
 	requests := make([]bucket.Request, len(found))
 	for i := range found {
 		requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{opened(found[i].Take)}}
 	}
 	outcomes := make([]bucket.Outcome, len(requests))
-	ratelimit.Take(ctx, r.decides, requests, outcomes)
+	ratelimit.Take(ctx, from, requests, outcomes)
 	all = []inspect.Bucket{}
 	for i := range found {
 		if err := outcomes[i].Err; err != nil {
@@ -161,7 +167,7 @@ func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, e
 	if err != nil {
 		return nil, err
 	}
-	before, err := o.look(ctx, found)
+	before, err := o.look(ctx, o.decides, found)
 	if err != nil {
 		return nil, err
 	}

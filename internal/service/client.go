@@ -59,8 +59,8 @@ func (c Client) Call(ctx context.Context, method string, req, res proto.Message)
 	case code == codes.DeadlineExceeded:
 		return fmt.Errorf("%s has not answered within %s", c.Address, c.Timeout)
 	case code == codes.Unavailable:
-		return fmt.Errorf("%s does not answer: %s: check the address, and whether the service has TLS", c.Address,
-			message)
+		return fmt.Errorf("%s does not answer: %s: check the address, and whether the service has TLS or wants a certificate",
+			c.Address, message)
 	}
 	return fmt.Errorf("%s refuses the request: %s (%s)", c.Address, message, status.Code(err))
 }

@@ -46,7 +46,7 @@ func (r *requests) serveBuckets(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "want a query of buckets in JSON: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	shown, err := r.Buckets(request.Context(), q)
+	shown, err := r.Buckets(request.Context(), q, r.fallback)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -143,7 +143,8 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 				bucket.WarnLogRequests))
 	case l.Algorithm == bucket.SlidingWindowCounter && better != bucket.SlidingWindowCounter && spec.Requests > 0:
 		c.At(at+".algorithm", specPaths(at)...).Warn(
-			fmt.Sprintf("sliding_window_counter can deny a client for up to two windows at %d requests", spec.Requests),
+			fmt.Sprintf("sliding_window_counter can deny a client for up to %.3g windows at %s", 1+1/float64(spec.Requests),
+				suggest.Counted(int(spec.Requests), "request")),
 			"delete the line: sliding_window, the default, remembers each request of a small limit "+
 				"and never denies for longer than one window")
 	}

@@ -112,9 +112,9 @@ var asking = regexp.MustCompile(`v3\.(ExtAuthz|RateLimit)\n`)
 
 var fenced = regexp.MustCompile("(?ms)^```([^`\n]*)\n(.*?)^```$")
 
-// readRecipe reads the blocks of a page. A block that it cannot test is an error.
-func readRecipe(page string) (*recipe, error) {
-	r := &recipe{files: map[string]string{}}
+// readBlocks reads the files and the transcript of a page, and returns the first lines of its other blocks.
+func readBlocks(page string) (r *recipe, others []string, err error) {
+	r = &recipe{files: map[string]string{}}
 	for _, block := range fenced.FindAllStringSubmatch(page, -1) {
 		info, content := block[1], block[2]
 		path, isFile := strings.CutPrefix(info, info[:strings.IndexByte(info+" ", ' ')]+` title="`)
@@ -123,12 +123,24 @@ func readRecipe(page string) (*recipe, error) {
 			r.files[strings.TrimSuffix(path, `"`)] = content
 		case info == "console":
 			if err := r.readConsole(content); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		default:
-			return nil, fmt.Errorf("a block begins with %q, want a file (`yaml title=\"rules/shop.yaml\"`) or `console`",
-				info)
+			others = append(others, info)
 		}
+	}
+	return r, others, nil
+}
+
+// readRecipe reads the blocks of a page of the cookbook. A block that it cannot test is an error.
+func readRecipe(page string) (*recipe, error) {
+	r, others, err := readBlocks(page)
+	if err != nil {
+		return nil, err
+	}
+	if others != nil {
+		return nil, fmt.Errorf("a block begins with %q, want a file (`yaml title=\"rules/shop.yaml\"`) or `console`",
+			others[0])
 	}
 	if r.files[fragment] == "" || len(r.rules()) == 0 || len(r.transcript) == 0 {
 		return nil, fmt.Errorf("want a file in rules/, %s and a `console` block; got the files %v and %d commands",
@@ -175,9 +187,10 @@ func (r *recipe) readConsole(content string) error {
 	return nil
 }
 
-// follow does what the page shows. The service and Envoy start before the first command that asks them.
-func (r *recipe) follow(t *testing.T) {
-	dir := t.TempDir()
+// write writes the files of the page into a new directory.
+func (r *recipe) write(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	for path, content := range r.files {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -187,6 +200,12 @@ func (r *recipe) follow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+// follow does what the page shows. The service and Envoy start before the first command that asks them.
+func (r *recipe) follow(t *testing.T) {
+	dir := r.write(t)
 	r.check(t, dir)
 	terminal := newTerminal(t, dir,
 		"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)

@@ -14,12 +14,10 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestDoctor stops the service and sends requests, and compares what extauthz doctor prints with docs/doctor.md.
-func TestDoctor(t *testing.T) {
-	t.Parallel()
+// doctorScene has an Envoy that gets requests, and no service.
+func doctorScene(t *testing.T, dir string) scene {
+	t.Helper()
 	envoy := startEnvoy(t, testenv.FreePort(t))
-	redis := testenv.Redis(t)
-	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules")
 	if err := os.Mkdir(rules, 0o755); err != nil {
 		t.Fatal(err)
@@ -29,20 +27,10 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	keepAsking(t, envoy)
-	// The wait is long enough for a slow test machine.
-	terminal := newTerminal(t, dir, "REDIS_TIMEOUT=30s")
-	asInTest := strings.NewReplacer("localhost:9901", envoy.Admin, "localhost:6379", redis.Addr)
-	asOnPage := strings.NewReplacer(envoy.Admin, "localhost:9901", redis.Addr, "localhost:6379")
-	r := &recipe{}
-	if err := r.readConsole(block(t, "docs/doctor.md", "console", "extauthz doctor")); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range r.transcript {
-		got := asOnPage.Replace(terminal.run(asInTest.Replace(e.command)))
-		t.Logf("$ %s%s", e.command, got) // for authors of the page
-		if plain(got) != plain(e.prints) {
-			t.Errorf("$ %sgot\n%s\nthe page says\n%s", e.command, plain(got), plain(e.prints))
-		}
+	return scene{
+		environment: []string{"REDIS_TIMEOUT=30s"}, // long enough for a slow test machine
+		addresses:   []string{"localhost:9901", envoy.Admin, "localhost:6379", testenv.Redis(t).Addr},
+		plain:       plain,
 	}
 }
 
@@ -119,13 +107,13 @@ func keepAsking(t *testing.T, envoy *proxy) {
 }
 
 var (
-	numbers  = regexp.MustCompile(`-?(\d[\d.]*(µs|ms|s|m|h)?)+`)
+	numbers  = regexp.MustCompile(`-?(\d[\d.,]*(µs|ms|s|m|h)?)+( (µs|ms|s|m)\b)?`)
 	counters = regexp.MustCompile(`(within N: ).*`)
 	versions = regexp.MustCompile(`(?m)^(ok: redis:\S+ (Redis|Valkey) N|redis:\S+ warning: (Redis|Valkey) N .*\n .*\n)$\n`)
 )
 
-// plain returns what doctor prints without numbers, durations and the counters that grew. It leaves out the version of
-// Redis, which is that of the machine.
+// plain returns what doctor or bench print without numbers, durations and the counters that grew. It leaves out the
+// version of Redis, which is that of the machine.
 func plain(text string) string {
 	text = numbers.ReplaceAllString(strings.TrimRight(text, "\n"), "N")
 	return versions.ReplaceAllString(counters.ReplaceAllString(text, "${1}..."), "")

@@ -44,9 +44,15 @@ func (c *certificates) service(t *testing.T, environment ...string) *service {
 	t.Helper()
 	root, _ := rulesDirectory(t, "domain: sample\nauthz: {anonymous: allow}\n"+
 		"descriptors: [{key: masked_remote_address, rate_limit: {unit: hour, requests_per_unit: 1000000}}]\n")
-	return startService(t, append(environment, "RUNTIME_ROOT="+root, "GRPC_SERVER_USE_TLS=true",
-		"GRPC_SERVER_TLS_CERT="+c.file("tls.crt"), "GRPC_SERVER_TLS_KEY="+c.file("tls.key"),
-		"GRPC_CLIENT_TLS_CACERT="+c.file("ca.crt"), "GRPC_CLIENT_TLS_SAN=spiffe://example.org/envoy")...)
+	return startService(t, append(append(environment, "RUNTIME_ROOT="+root), c.settings()...)...)
+}
+
+// settings are those of a service with mTLS.
+func (c *certificates) settings() []string {
+	return []string{
+		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + c.file("tls.crt"), "GRPC_SERVER_TLS_KEY=" + c.file("tls.key"),
+		"GRPC_CLIENT_TLS_CACERT=" + c.file("ca.crt"), "GRPC_CLIENT_TLS_SAN=spiffe://example.org/envoy",
+	}
 }
 
 // upstream adds what docs/tls.md shows to the cluster of the service.

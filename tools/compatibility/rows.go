@@ -13,6 +13,7 @@ const (
 	Undecided    Row = "5. the store cannot decide"
 	Remaining    Row = "`limit_remaining` on a denial"
 	Reset        Row = "`duration_until_reset` of a denied descriptor"
+	Headers      Row = "headers and body of an answer"
 	DebugHost    Row = "`DEBUG_HOST`"
 	RedisDelay   Row = "`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`"
 )
@@ -40,7 +41,7 @@ type Page struct {
 func Pages() []Page {
 	return []Page{
 		{"docs/compatibility.md", []Row{
-			Algorithm, Denied, Peek, Wildcards, RequestLimit, Undecided, Remaining, Reset, DebugHost, RedisDelay,
+			Algorithm, Denied, Peek, Wildcards, RequestLimit, Undecided, Remaining, Reset, Headers, DebugHost, RedisDelay,
 		}},
 		{"docs/migration/from-spring-cloud-gateway.md", []Row{
 			SpringSeconds, SpringNoCapacity, SpringFastRate, SpringStatus, SpringEmptyStatus, SpringEmptyPasses, SpringNoHeaders,

@@ -58,11 +58,15 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 			changes = append(changes, Change{compatibility.Wildcards,
 				"the most specific one is chosen, not the first in the file", strict + ", or the order of the file", wildcards})
 		}
-		changes = append(changes, Change{compatibility.Undecided, "each replica counts for itself until Redis answers",
+		changes = append(changes, Change{compatibility.Undecided, "each replica continues from the counts that it last saw",
 			"STORE_ERROR_POLICY=allow or deny, or " + strict, nil})
 		if len(limits) > 0 {
 			changes = append(changes, Change{compatibility.Remaining, "it is exact", strict, nil},
 				Change{compatibility.Reset, "the time until the same request would pass", strict, nil})
+			if !o.Set("RESPONSE_HEADERS") || !o.Set("RESPONSE_BODY") {
+				changes = append(changes, Change{compatibility.Headers, "clients get the headers ratelimit and ratelimit-policy; " +
+					"a denial has retry-after and a body in JSON", "RESPONSE_HEADERS=off and RESPONSE_BODY=off, or " + strict, nil})
+			}
 		}
 	}
 	if !o.Strict && !o.Set("REDIS_TIMEOUT") {

@@ -34,11 +34,12 @@ descriptors:
 		{"all", rules, RatelimitOptions{DefaultAlgorithm: bucket.SlidingWindow}, "",
 			"1. a rule without an algorithm: r:3\n2. a denied request\n3. a peek (`hits_addend: 0`) if nothing is left\n" +
 				"4. several wildcards match: r:7 r:8 r:9\n5. the store cannot decide\n`limit_remaining` on a denial\n" +
-				"`duration_until_reset` of a denied descriptor\n`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`\n`DEBUG_HOST`\n"},
+				"`duration_until_reset` of a denied descriptor\nheaders and body of an answer\n" +
+				"`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`\n`DEBUG_HOST`\n"},
 		{"strict", rules, RatelimitOptions{Strict: true}, "", "`DEBUG_HOST`\n"},
 		{"all is set", rules, RatelimitOptions{Strict: true}, "REDIS_TIMEOUT DEBUG_HOST", ""},
 		{"fixed windows", "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
-			RatelimitOptions{DefaultAlgorithm: bucket.FixedWindow}, "REDIS_TIMEOUT DEBUG_HOST",
+			RatelimitOptions{DefaultAlgorithm: bucket.FixedWindow}, "REDIS_TIMEOUT DEBUG_HOST RESPONSE_HEADERS RESPONSE_BODY",
 			"2. a denied request\n3. a peek (`hits_addend: 0`) if nothing is left\n5. the store cannot decide\n" +
 				"`limit_remaining` on a denial\n`duration_until_reset` of a denied descriptor\n"},
 		{"no limits", "domain: d\ndescriptors: [{key: k}]\n", RatelimitOptions{}, "", always},
