@@ -3,7 +3,6 @@
 package inspect
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,12 +95,8 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
-// Explain decides a message of Envoy with a Dry flow, and explains the decision. rules are the active ones.
-func Explain(ctx context.Context, f *flow.Flow, rules *ratelimit.Rules, m flow.Method, message string) *Explanation {
-	return Explained(m, f.Decide(ctx, m, message), rules)
-}
-
-// Explained returns the explanation of a decision. Only that of a Dry flow has buckets.
+// Explained returns the explanation of a decision. rules are the active ones. Only a decision of a Dry flow has
+// buckets.
 func Explained(m flow.Method, d *flow.Decided, rules *ratelimit.Rules) *Explanation {
 	e := &Explanation{Service: "ratelimit", Held: d.Delay.Seconds()}
 	if d.Query != nil {

@@ -94,10 +94,8 @@ func (r *requests) debugHandler(withProfiles bool) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/rlconfig", r.source.serve)
-	r.addHot(mux)
+	r.addAnswers(mux)
 	mux.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("POST /explain", r.serveExplain)
-	mux.HandleFunc("POST /buckets", r.serveBuckets)
 	mux.Handle("/debug/pprof/", profiles)
 	addHealth(mux, r.ready)
 	r.addPages(mux, index)

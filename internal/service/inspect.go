@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,47 +12,58 @@ import (
 
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // Explain returns why a message of Envoy would pass now or not. It changes nothing.
 func (r *requests) Explain(ctx context.Context, m flow.Method, message string) *inspect.Explanation {
-	return inspect.Explain(ctx, r.Flow.Dry(r.check.authorizer.Dry()), r.live.Limits(), m, message)
+	return inspect.Explained(m, r.Flow.Dry(r.check.authorizer.Dry()).Decide(ctx, m, message), r.live.Limits())
 }
 
-// serveExplain serves /explain on the debug listener: a request of Envoy in JSON.
-func (r *requests) serveExplain(w http.ResponseWriter, request *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
-	if err != nil {
-		http.Error(w, "the request could not be read: "+err.Error(), http.StatusBadRequest)
-		return
+// addAnswers adds the pages of the debug listener with an answer in JSON. Those of all keys have values of clients only
+// with LOG_CLIENT_VALUES.
+func (r *requests) addAnswers(mux *http.ServeMux) {
+	show := ratelimit.ClientValues(r.Settings.Telemetry.LogClientValues)
+	add := func(pattern string, answer func(ctx context.Context, body io.Reader) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, request *http.Request) {
+			value, err := answer(request.Context(), http.MaxBytesReader(w, request.Body, rls.MaxJSON))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			w.Header().Set("content-type", "application/json")
+			out := json.NewEncoder(settings.HideSecrets(w))
+			out.SetIndent("", "  ")
+			_ = out.Encode(value) // an error means that the operator has gone
+		})
 	}
-	m, message, err := inspect.FromJSON(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, r.Explain(request.Context(), m, message))
-}
-
-// serveBuckets serves /buckets on the debug listener: a BucketQuery in JSON.
-func (r *requests) serveBuckets(w http.ResponseWriter, request *http.Request) {
-	var q BucketQuery
-	d := json.NewDecoder(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
-		http.Error(w, "want a query of buckets in JSON: "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	shown, err := r.Buckets(request.Context(), q)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, shown)
+	add("GET /top", func(context.Context, io.Reader) (any, error) { return inspect.NewTop(r.limiter, show), nil })
+	add("GET /shadow", func(context.Context, io.Reader) (any, error) { return inspect.NewShadow(r.limiter, show), nil })
+	add("POST /explain", func(ctx context.Context, body io.Reader) (any, error) {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return nil, fmt.Errorf("the request could not be read: %w", err)
+		}
+		m, message, err := inspect.FromJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		return r.Explain(ctx, m, message), nil
+	})
+	add("POST /buckets", func(ctx context.Context, body io.Reader) (any, error) {
+		var q BucketQuery
+		d := json.NewDecoder(body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&q); err != nil {
+			return nil, fmt.Errorf("want a query of buckets in JSON: %w", err)
+		}
+		return r.Buckets(ctx, q)
+	})
 }
 
 // Offline decides requests as the service would, without serving.

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -67,12 +68,11 @@ func ServerSecret(k settings.Keys) (*apikey.Secret, error) {
 func openKeys(
 	ctx context.Context, s *settings.Settings, rules *loadedRules, now func() time.Time, log *slog.Logger,
 ) (*keySource, error) {
-	k := &keySource{log: log, path: s.Keys.File}
 	secret, err := secretFor(s, rules)
 	if err != nil {
 		return nil, err
 	}
-	k.secret = secret
+	k := &keySource{log: log, path: s.Keys.File, secret: secret}
 	k.keys = apikey.New(apikey.Config{Secret: secret, Now: now, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
@@ -186,25 +186,17 @@ func (k *keySource) confirm(at time.Time) {
 	k.shared.EndAt(end)
 }
 
-// run follows the keys until ctx is done, and then closes the connections to Redis.
-func (k *keySource) run(ctx context.Context) error {
-	var all sync.WaitGroup
+// follow follows the keys until ctx is done, and then closes the connections to Redis.
+func (k *keySource) follow(ctx context.Context, group *errgroup.Group) {
 	if k.watcher != nil {
-		all.Go(func() { k.watcher.Run(ctx, k.changed) })
+		group.Go(func() error { k.watcher.Run(ctx, k.changed); return nil })
 	}
 	if k.store != nil {
-		k.store.Follow(ctx, k.generation, k.polled)
+		group.Go(func() error {
+			k.store.Follow(ctx, k.generation, k.polled)
+			return k.store.Close()
+		})
 	}
-	all.Wait()
-	return k.close()
-}
-
-// close closes the connections to Redis.
-func (k *keySource) close() error {
-	if k.store != nil {
-		return k.store.Close()
-	}
-	return nil
 }
 
 // ownLimits returns a function that returns the limit of the API key that a descriptor of a policy names; nil for none.

@@ -155,7 +155,7 @@ func (r *activeRules) follow(ctx context.Context, group *errgroup.Group, hangup 
 	if w := r.source.watcher; w != nil {
 		group.Go(func() error { w.Run(ctx, r.source.update); return nil })
 	}
-	group.Go(func() error { return r.keys.run(ctx) })
+	r.keys.follow(ctx, group)
 	if r.watched() {
 		group.Go(func() error {
 			r.watch(ctx, func(up bool) { r.ready.set(redisAnswers, up) })
