@@ -63,17 +63,14 @@ type AccessRule struct {
 	Scopes  []string `json:"scopes,omitempty"`
 }
 
-// Credential is a credential that the policy accepts, in the order in which it looks for them.
+// Credential is a credential that the policy accepts.
 type Credential struct {
-	Kind  string `json:"kind"`
-	Place string `json:"place"`
-	// Carried means that the request carries it. The policy looks for no other credential then. The fields of a valid one
-	// follow.
-	Carried bool   `json:"carried"`
-	Valid   bool   `json:"valid,omitempty"`
-	Owner   string `json:"owner,omitempty"`
-	Plan    string `json:"plan,omitempty"`
-	KeyID   string `json:"key_id,omitempty"`
+	authz.Tried
+	// Valid means that it is the credential of the identity that follows.
+	Valid bool   `json:"valid,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	Plan  string `json:"plan,omitempty"`
+	KeyID string `json:"key_id,omitempty"`
 }
 
 // Descriptor is a descriptor and what the rules make of it.
@@ -127,17 +124,16 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 	}
 	d := &p.Decision
 	e.Domain, e.Reason, e.Cause, e.Absent, e.Refused = d.Domain, string(d.Reason), d.Cause, d.Absent, p.Query.Refused
-	if way := p.Way(); way != nil {
-		e.Access = &AccessRule{
-			At: way.Access.Position, Require: way.Access.Require.String(), Scopes: way.Access.Scopes,
+	access, tried := p.Way()
+	if access != nil {
+		e.Access = &AccessRule{At: access.Position, Require: access.Require.String(), Scopes: access.Scopes}
+	}
+	for _, t := range tried {
+		c := Credential{Tried: t}
+		if id := &d.Identity; t.Carried && id.Method == t.Kind {
+			c.Valid, c.Owner, c.Plan, c.KeyID = true, id.Owner, id.Plan, id.KeyID
 		}
-		for _, tried := range way.Tried {
-			c := Credential{Kind: tried.Kind, Place: tried.Place, Carried: tried.Carried}
-			if id := &d.Identity; tried.Carried && id.Method == tried.Kind {
-				c.Valid, c.Owner, c.Plan, c.KeyID = true, id.Owner, id.Plan, id.KeyID
-			}
-			e.Credentials = append(e.Credentials, c)
-		}
+		e.Credentials = append(e.Credentials, c)
 	}
 	e.explainResult(d.Limits)
 	if e.Verdict = d.Verdict.String(); d.Verdict != authz.Allowed {

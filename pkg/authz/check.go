@@ -21,7 +21,7 @@ type checker struct {
 // effect are warnings.
 func (p *Policy) Check() []ratelimit.Mistake {
 	c := &checker{Policy: p}
-	c.checkTags("", reflect.ValueOf(*p), nil)
+	c.checkTags("", reflect.ValueOf(*p))
 	c.checkCredentials()
 	c.checkAnswers()
 	c.checkAccess()

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -49,9 +48,8 @@ var objects = map[string]string{
 }
 
 // checkTags checks an object, and the objects in it, by the tags of their fields. It reports keys that exclude each
-// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers. remedies are
-// those of credential.Traits.
-func (c *checker) checkTags(path string, object reflect.Value, remedies map[string]string) {
+// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers.
+func (c *checker) checkTags(path string, object reflect.Value) {
 	parent, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
 	// The keys of each needed group, and the first that is given.
 	groups, first := map[string][]string{}, map[string]string{}
@@ -68,7 +66,7 @@ func (c *checker) checkTags(path string, object reflect.Value, remedies map[stri
 			}
 			first[group] = cmp.Or(first[group], key, field.Name)
 		}
-		remedy := cmp.Or(lacking[parent+"."+key], lacking[key], remedies[key])
+		remedy := cmp.Or(lacking[parent+"."+key], lacking[key], strings.ReplaceAll(field.Tag.Get("remedy"), "'", "`"))
 		switch kind := value.Kind(); {
 		case key == "": // an inline field, whose fields are visited, or a position
 		case value.IsZero(), kind == reflect.Slice && value.Len() == 0:
@@ -89,16 +87,12 @@ func (c *checker) checkTags(path string, object reflect.Value, remedies map[stri
 		case value.CanInt():
 			c.checkBounds(at, key, value.Int(), field.Tag)
 		case kind == reflect.Pointer:
-			var remedies map[string]string
-			if one, ok := value.Interface().(credential.Kind); ok {
-				remedies = one.Traits().Remedies
-			}
-			c.checkTags(at, value.Elem(), remedies)
+			c.checkTags(at, value.Elem())
 		case kind == reflect.Struct:
-			c.checkTags(at, value, nil)
+			c.checkTags(at, value)
 		case kind == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
 			for i := range value.Len() {
-				c.checkTags(ratelimit.Element(at, i), value.Index(i), nil)
+				c.checkTags(ratelimit.Element(at, i), value.Index(i))
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type Kind interface {
 	// String returns the settings in one line, for the dump of the active rules.
 	String() string
 	// Check reports mistakes in the settings, except for those that the tags of their fields show. path is the path of
-	// the settings in their policy.
+	// the settings in their policy. The tag remedy says what to do about an absent required key; ' stands for `.
 	Check(m *ratelimit.Mistakes, path string)
 }
 
@@ -36,8 +36,6 @@ type Traits struct {
 	Secret bool
 	// Gives are the words of what its identities have, beside an owner: scope, label, claim.
 	Gives []string
-	// Remedies say what to do about a required key that is absent, by the name of the key.
-	Remedies map[string]string
 }
 
 // Checker judges the credentials of a kind. A Kind whose settings suffice to judge is a Checker itself. It is safe for

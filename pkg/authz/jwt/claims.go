@@ -24,11 +24,9 @@ func (v *validator) judge(claims map[string]any, now time.Time) (
 	expires, notBefore, ok := timesOf(claims)
 	switch {
 	case id.Owner == "":
-		wrong = credential.Invalid("subject")
-		wrong.Absent = id.Absent
-		return credential.Identity{}, expires, wrong
+		return id, expires, &credential.Error{Cause: "subject", Kind: credential.ErrInvalid, Absent: id.Absent}
 	case !ok:
-		return credential.Identity{}, expires, credential.Invalid("times")
+		return id, expires, credential.Invalid("times")
 	}
 	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {

@@ -125,10 +125,7 @@ func (v *Verifier) lookUp(kind credential.Kind, token string) (id cacheKey, iden
 func (v *Verifier) validator(kind credential.Kind) *validator {
 	issuer, _ := kind.(*Credential)
 	p := v.policy.Load()
-	if val := p.validators[issuer]; val != nil {
-		return val
-	}
-	return p.before[issuer]
+	return cmp.Or(p.validators[issuer], p.before[issuer])
 }
 
 // verify checks a token that is not in the cache.

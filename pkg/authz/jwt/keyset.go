@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
@@ -23,6 +24,7 @@ type keySet struct {
 	version version
 	// skipped is how many keys of the document cannot be used: of unknown kinds, private, weak, or for encryption.
 	skipped int
+	read    time.Time
 }
 
 // key is a public key with its algorithms.

@@ -37,8 +37,8 @@ type source struct {
 	ctx      context.Context // of readings
 	cancel   context.CancelFunc
 	running  *sync.WaitGroup // includes the current reading
-	good     atomic.Pointer[goodKeys]
-	reported outcome // by the last OnReading
+	good     atomic.Pointer[keySet] // of the last successful reading
+	reported outcome                // by the last OnReading
 
 	mu       sync.Mutex
 	reading  chan struct{} // closed at the end of the current reading; nil without one
@@ -47,15 +47,9 @@ type source struct {
 	failures uint64
 }
 
-// goodKeys are the keys of the last successful reading.
-type goodKeys struct {
-	set  *keySet
-	read time.Time
-}
-
 // outcome is the result of a reading. Only a changed outcome is reported.
 type outcome struct {
-	keys *keySet
+	keys version
 	err  string
 }
 
@@ -83,7 +77,7 @@ func (s *source) keys(now time.Time) *keySet {
 	if good == nil || now.Sub(good.read) > maxStale {
 		return nil
 	}
-	return good.set
+	return good
 }
 
 // refresh begins a reading, unless the last one began less than the floor ago, and waits for the current reading until
@@ -157,10 +151,8 @@ func (s *source) update() (fresh time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if before := s.good.Load(); before != nil && before.set.version == set.version {
-		set = before.set
-	}
-	s.good.Store(&goodKeys{set: set, read: s.cfg.Now()})
+	set.read = s.cfg.Now()
+	s.good.Store(set)
 	return fresh, nil
 }
 
@@ -168,7 +160,7 @@ func (s *source) update() (fresh time.Duration, err error) {
 func (s *source) report(err error) {
 	r, now := Reading{Source: s.name, Err: err}, outcome{}
 	if good := s.good.Load(); good != nil {
-		now.keys, r.Keys, r.Skipped = good.set, len(good.set.keys), good.set.skipped
+		now.keys, r.Keys, r.Skipped = good.version, len(good.keys), good.skipped
 	}
 	if err != nil {
 		now.err = err.Error()
