@@ -27,8 +27,7 @@ type Bucket struct {
 	Refused  bool `json:"refused,omitempty"`
 	Replaced bool `json:"replaced,omitempty"`
 	Shadow   bool `json:"shadow,omitempty"`
-	// DeniedSince is the first denial of the present run, as the service has seen it, and Denials their number since. They
-	// are zero if the last request was allowed.
+	// DeniedSince is the first denial of the present run, Denials their number since: zero if the last one was allowed.
 	DeniedSince time.Time `json:"denied_since,omitzero"`
 	Denials     uint64    `json:"denials,omitempty"`
 }

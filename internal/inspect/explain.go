@@ -30,8 +30,7 @@ type Explanation struct {
 	// Access and the credentials are those of ext_authz.
 	Access      *AccessRule  `json:"access,omitempty"`
 	Credentials []Credential `json:"credentials,omitempty"`
-	// Descriptors are what the request counts against. Refused means that they are those of `refused`, because the request
-	// has no valid credential.
+	// Descriptors are what the request counts against. Refused means those of `refused`, without a valid credential.
 	Descriptors []Descriptor `json:"descriptors,omitempty"`
 	Refused     bool         `json:"refused,omitempty"`
 
@@ -92,8 +91,7 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
-// Explained returns the explanation of a decision. rules are the active ones. Only a decision of a Dry flow has
-// buckets.
+// Explained returns the explanation of a decision by the active rules. Only that of a Dry flow has buckets.
 func Explained(m flow.Method, d *flow.Decided, rules *ratelimit.Rules) *Explanation {
 	e := &Explanation{Service: "ratelimit", Held: d.Delay.Seconds()}
 	if d.Query != nil {
@@ -233,8 +231,7 @@ func FromJSON(text []byte) (m flow.Method, message string, err error) {
 	return m, string(b), err
 }
 
-// CheckRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers, so r
-// must have headers that are not nil.
+// CheckRequest returns a request as Envoy sends it, with method, host and path as headers too. r must have Headers.
 func CheckRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
 	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
 	a := &authv3.AttributeContext{

@@ -21,8 +21,7 @@ type counted struct {
 	minutes [minutes]ratelimit.Sum
 }
 
-// History has the last hour of the first 1,000 rules, by the minute. The zero value is empty. It is safe for concurrent
-// use.
+// History has the last hour of the first 1,000 rules, by the minute. It is ready to use, and safe for concurrent use.
 type History struct {
 	// Shadow means that SHADOW_MODE lets all requests pass.
 	Shadow bool

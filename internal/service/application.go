@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// serveApplication answers a request that the echo does not return as it is, and reports whether it was one. These are
-// /healthz, a chat model with the API of OpenAI, and a login that failed. A WebSocket is closed at once, and a call of
-// gRPC gets an empty message.
+// serveApplication reports whether it has answered a request: one for /healthz, for a chat model with the API of
+// OpenAI, or a login that fails. A WebSocket is closed at once, and a call of gRPC gets an empty message.
 func serveApplication(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == "/healthz":

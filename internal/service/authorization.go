@@ -61,8 +61,7 @@ func (a *authorization) setIssuers(p *authz.Policies) {
 	a.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](p))
 }
 
-// warnOfHops warns that a policy with trusted_hops uses an address that a client may have chosen. It warns once a
-// minute for each domain and reason.
+// warnOfHops warns of an address that a client may have chosen, once a minute for each domain and reason.
 func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 	if !a.hopsLog.allow(fmt.Sprint(h)) {
 		return

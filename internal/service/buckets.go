@@ -154,8 +154,7 @@ func opened(t bucket.Take) bucket.Take {
 // commandPatience bounds a call of Redis by a command.
 const commandPatience = 5 * time.Second
 
-// Reset empties the buckets of a descriptor in Redis, and returns what they held before. Replicas do not restore what
-// they remember of an emptied bucket.
+// Reset empties the buckets of a descriptor in Redis, also for all replicas, and returns what they held before.
 func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, error) {
 	found, _, err := o.find(ctx, q)
 	if err != nil {

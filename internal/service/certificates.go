@@ -37,8 +37,7 @@ func newCertificates(log *slog.Logger) *certificates {
 	return &certificates{log, map[string]*certs.Client{}, map[string]certificateFiles{}}
 }
 
-// client reads the files of connections to a server: redis or xds. Connections to several servers of one name have the
-// same files.
+// client reads the files of connections to a server: redis or xds. All servers of one name have the same files.
 func (c *certificates) client(server string, f certs.ClientFiles) (*certs.Client, error) {
 	if known := c.clients[server]; known != nil {
 		return known, nil

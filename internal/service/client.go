@@ -110,9 +110,8 @@ func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout t
 	return nil
 }
 
-// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to a
-// service on this machine, so it accepts every certificate. Where clients need a certificate, it shows that of the
-// service.
+// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to this
+// machine, so it accepts every certificate. Where clients need one, it shows that of the service.
 func probeCredentials(t settings.TLS) (credentials.TransportCredentials, error) {
 	if !t.Use {
 		return insecure.NewCredentials(), nil

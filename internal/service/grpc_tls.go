@@ -20,8 +20,7 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of the certificate and of the clients'
-// authorities again.
+// grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of its certificates again.
 type grpcTLS struct {
 	pair    *certs.Pair
 	clients *certs.Authorities // nil if clients need no certificate
@@ -81,8 +80,7 @@ func (t *grpcTLS) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2"},
-		// Sessions are not resumed, because a resumed one would not be verified by the current authorities. Envoy makes few
-		// connections.
+		// Sessions are not resumed, because a resumed one would not be verified by the current authorities.
 		SessionTicketsDisabled: true,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			cfg := t.config()
@@ -152,8 +150,7 @@ func (c *tlsConn) handshake() {
 	}
 }
 
-// handshakeApart makes the handshake in a goroutine of its own. It needs a large stack, and one that had grown would
-// remain with the connection while it is idle.
+// handshakeApart makes the handshake in another goroutine: its large stack must not stay with an idle connection.
 func (c *tlsConn) handshakeApart() (err error) {
 	var panicked any
 	done := make(chan struct{})

@@ -114,8 +114,7 @@ func metricsHandler(registry *prometheus.Registry, path string) http.Handler {
 	})
 }
 
-// profilesHandler serves profiles (net/http/pprof). Only this machine may read them, because they show what is in
-// memory and cost time.
+// profilesHandler serves profiles (net/http/pprof), only to this machine: they show its memory and cost time.
 func profilesHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -25,8 +25,7 @@ func (r *requests) Explain(ctx context.Context, m flow.Method, message string) *
 	return inspect.Explained(m, r.Flow.Dry(r.check.authorizer.Dry()).Decide(ctx, m, message), r.live.Limits())
 }
 
-// addAnswers adds the pages of the debug listener with an answer in JSON. Those of all keys have values of clients only
-// with LOG_CLIENT_VALUES.
+// addAnswers adds the debug pages in JSON. Lists of keys have values of clients only with LOG_CLIENT_VALUES.
 func (r *requests) addAnswers(mux *http.ServeMux) {
 	show := ratelimit.ClientValues(r.Settings.Telemetry.LogClientValues)
 	add := func(pattern string, answer func(ctx context.Context, body io.Reader) (any, error)) {
@@ -72,8 +71,7 @@ type Offline struct{ *requests }
 // OfflineConfig are the settings of an Offline.
 type OfflineConfig struct {
 	Config
-	// Rules are paths of rule files. None means those that the settings name; the buckets are then those of Redis, if the
-	// settings name one.
+	// Rules are paths of rule files. Default: those of the settings, with the buckets of their Redis if they name one.
 	Rules []string
 	Stdin io.Reader
 }

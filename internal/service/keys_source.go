@@ -62,9 +62,8 @@ func ServerSecret(k settings.Keys) (*apikey.Secret, error) {
 	return secret, nil
 }
 
-// openKeys loads the keys that the settings name, and the key of the sample if that is served. Its error names what the
-// operator has to fix. If Redis is unreachable, openKeys returns without its keys, and they are loaded when Redis
-// answers.
+// openKeys loads the keys that the settings name, or the key of the sample. Its error names what the operator has to
+// fix. If Redis is unreachable, openKeys returns without its keys. They are loaded when Redis answers.
 func openKeys(
 	ctx context.Context, s *settings.Settings, rules *loadedRules, now func() time.Time, log *slog.Logger,
 ) (*keySource, error) {
@@ -115,8 +114,7 @@ func demoKey(secret *apikey.Secret) apikey.Record {
 	}
 }
 
-// checkPolicies logs an error if reloaded policies require API keys and none are configured. At the start, Run returns
-// that error.
+// checkPolicies logs an error if reloaded policies require API keys and none are configured, as at the start.
 func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *settings.Settings, sample bool) {
 	if usesKeys(policies) && !s.Keys.Configured() && !sample {
 		k.log.Error("the reloaded rules require API keys, and none are configured, so every key is refused; " +
@@ -141,8 +139,7 @@ const (
 	firstKeysLoad   = 3 * time.Second
 )
 
-// RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself. The stores of buckets have
-// the same files and report their changes.
+// RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself, and reports no changes.
 func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (*rediskeys.Store, error) {
 	cfg, err := redisConfig(s, &s.Redis.Main, newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {

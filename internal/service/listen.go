@@ -164,8 +164,7 @@ func reason(err error) error {
 	return err
 }
 
-// onLoopback returns settings that listen on loopback only and send no statistics. They are for the sample, because no
-// operator has configured it.
+// onLoopback returns settings for the sample: they listen on loopback only, and send no statistics.
 func onLoopback(s *settings.Settings) *settings.Settings {
 	local := *s
 	local.Listeners.Host, local.Listeners.GRPCHost, local.Listeners.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
@@ -213,8 +212,7 @@ func reachable(l net.Listener) bool {
 }
 
 const (
-	// Connections may take an eighth of the memory limit, and requests in flight a quarter. The rest is for buckets, rules
-	// and keys.
+	// Connections may take an eighth of the memory limit, and requests in flight a quarter.
 	connectionShare, requestShare = 8, 4
 	// connectionSize is the memory of a connection without requests.
 	connectionSize = 48 << 10

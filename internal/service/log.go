@@ -110,8 +110,7 @@ func logAlways(log *slog.Logger, message string, args ...any) {
 // logInterval is how often the log repeats a line that requests can cause.
 const logInterval = time.Minute
 
-// logLimiter allows a line that requests can cause once in logInterval for each key. There must be few keys. The zero
-// value is ready, and safe for concurrent use.
+// logLimiter allows a line once in logInterval for each of few keys. It is ready to use, and safe for concurrent use.
 type logLimiter struct{ last sync.Map } // string -> time.Time
 
 // allow reports whether to log the line of key now.

@@ -189,8 +189,7 @@ func (m *metrics) collectRedis(to samples) {
 	to.gauge("store_up", "1 while every Redis answers, else 0.")(number(all))
 }
 
-// collectKnown sends what is done with the last known states of the buckets in Redis. It returns the figures of the
-// memory that has them.
+// collectKnown sends what is done with the known states of buckets in Redis, and returns the figures of their memory.
 func (m *metrics) collectKnown(to samples) table.Stats {
 	s := m.known.Stats()
 	units := to.counter("fallback_units_total",
@@ -234,8 +233,7 @@ func (m *metrics) collectRules(to samples) {
 	active := m.live.Active()
 	to.gauge("config_info", "1 for the hash of the active rules.", "generation")(1, active.Set.Generation)
 
-	// The limits have the names that clients see. Where rules or their limits have a name in common, it is that of the
-	// first.
+	// The limits have the names that clients see. Of several with one name, the first counts.
 	limit := to.gauge("rule_limit",
 		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
 	window := to.gauge("rule_window_seconds", "Window of an active limit in seconds.", "domain", "rule", "limit")

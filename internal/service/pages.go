@@ -28,8 +28,7 @@ func notFromPages(on net.Listener, next http.HandlerFunc) http.Handler {
 	})
 }
 
-// isLoopbackName reports whether a Host, with or without its port, names this machine. An empty one does: no browser
-// sends it.
+// isLoopbackName reports whether a Host names this machine. An empty one does: no browser sends it.
 func isLoopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

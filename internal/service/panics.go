@@ -11,8 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// panics counts and logs panics that a request caused. Each is a bug in extauthz and must not end the process: the
-// request gets an error instead.
+// panics counts and logs panics that a request caused: bugs of extauthz. The request gets an error instead.
 type panics struct {
 	log    *slog.Logger
 	count  prometheus.Counter

@@ -44,8 +44,7 @@ func login(auth string) (user, password string) {
 	return "", auth
 }
 
-// redisTLS returns the TLS configuration of each connection to a Redis. nil means that the URL decides: no TLS, or that
-// of rediss://.
+// redisTLS returns the TLS configuration of each connection to a Redis; nil if its URL decides that alone.
 func redisTLS(shared *settings.Redis, r *settings.RedisServer, files *certificates) (func() *tls.Config, error) {
 	plain := shared.CACert == "" && shared.Cert == "" && !shared.SkipHostname
 	if !r.UsesTLS() || plain && !r.TLS && r.SocketType != "tls" {

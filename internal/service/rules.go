@@ -82,8 +82,7 @@ func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
 	}
 }
 
-// ruleSource follows the source of the rules and activates them. It keeps what /rlconfig and the metrics report of
-// them.
+// ruleSource follows the source of the rules and activates them. /rlconfig and the metrics read it.
 type ruleSource struct {
 	*loadedRules
 	live     *rules.Live

@@ -24,8 +24,7 @@ type stores struct {
 	pools             map[string]func() (opened, closed uint64)
 }
 
-// openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
-// on_store_error decides until Redis answers.
+// openStores returns only errors that the operator has to fix. Without Redis, on_store_error decides until it answers.
 func openStores(ctx context.Context, p *process) (*stores, error) {
 	if s := p.Settings; !s.UsesRedis() {
 		memory, err := memstore.New(memstore.Config{

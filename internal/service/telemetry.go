@@ -67,8 +67,7 @@ func newStatsd(s *settings.Settings, log *slog.Logger) *telemetry.Statsd {
 	return telemetry.NewStatsd(cfg)
 }
 
-// openStatistics registers the metrics of envoyproxy/ratelimit, and sends its statistics until closed is called, which
-// waits until the last ones are sent.
+// openStatistics registers the metrics of envoyproxy/ratelimit. closed waits until its last statistics are sent.
 func (r *requests) openStatistics(ctx context.Context, s *settings.Settings) (closed func(), err error) {
 	mapping, err := metricMapping(s, r.log)
 	if err != nil {
@@ -89,8 +88,7 @@ func (r *requests) openStatistics(ctx context.Context, s *settings.Settings) (cl
 	return func() { cancel(); sending.Wait() }, nil
 }
 
-// metricMapping reads PROMETHEUS_MAPPER_YAML. Envoy Gateway names a file there that need not exist, so a missing file
-// only causes a warning.
+// metricMapping reads PROMETHEUS_MAPPER_YAML. Envoy Gateway names a file there that need not exist.
 func metricMapping(s *settings.Settings, log *slog.Logger) (*telemetry.Mapping, error) {
 	standard := telemetry.DefaultMapping()
 	if s.Telemetry.MetricMapping == "" {

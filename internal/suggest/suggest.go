@@ -52,8 +52,7 @@ func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	return *new(T), errors.New("want " + OneOf(words))
 }
 
-// Meant returns the end of a message about a misspelt word: the closest of words, or "" if none is close. It does not
-// show the word.
+// Meant returns the end of a message about a word, without that word: the closest of words, or "" if none is close.
 func Meant(word string, words ...string) string {
 	if closest := Closest(word, words); closest != "" {
 		return " (did you mean " + closest + "?)"
@@ -95,12 +94,10 @@ func Closest(written string, words []string) string {
 	return best
 }
 
-// Sure reports whether a written text stands for a word: it differs in case, hyphens, underscores and at most one
-// letter.
+// Sure reports whether a text stands for a word: it differs in case, hyphens, underscores and at most one letter.
 func Sure(written, word string) bool { return word != "" && Distance(bare(written), bare(word)) <= 1 }
 
-// bare returns a word in lower case without separators: requestsPerUnit, requests-per-unit and requests_per_unit are
-// the same word.
+// bare returns a word in lower case without separators: requestsPerUnit and requests-per-unit are the same.
 func bare(word string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// lacking has the remedy for a required key that is absent. Its keys are the name of that key, alone or after its
-// object.
+// lacking has the remedy for a required key that is absent, by the name of that key, alone or after its object.
 var lacking = map[string]string{
 	"field":                    wantField,
 	"generic_key.value":        "add `value: <the value of the entry>`",
@@ -39,8 +38,7 @@ var empty = map[string]string{
 // emptyNames are texts that have another name in messages than their key.
 var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
 
-// objects are the names of objects in messages, by their key and the group of keys of which they need one. The default
-// is the key.
+// objects are the names of objects in messages, by their key and their group of keys. The default is the key.
 var objects = map[string]string{
 	"actions.action":         "an element of `actions`",
 	"credentials.credential": "an element of `credentials`",

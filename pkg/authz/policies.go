@@ -148,14 +148,12 @@ type policy struct {
 	quotaPath                     string                // "" for none
 	headers                       [4]string             // IdentityHeaders.Names
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
-	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
-	// is set or kept, is removed, too.
+	// strip are the headers that every request loses, beside those that look like one that is removed, set or kept.
 	strip      *httpheader.Names
 	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
-	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer, and
-	// readsMetadata if one uses metadata.
+	// trustsHops is true if an action reads x-forwarded-for, needsPeer for the address of the peer.
 	trustsHops, needsPeer, readsMetadata bool
 	challenges                           map[reply.Reason]string
 }

@@ -61,8 +61,7 @@ func (r *Request) AddExtension(key, value string) {
 
 // RequestMetadata is metadata that is read only if a policy uses it, because callers choose its size.
 type RequestMetadata interface {
-	// At returns the text, number or bool at a path: a namespace and at least one name below it. It returns nil for
-	// anything else.
+	// At returns the text, number or bool at a path of a namespace and names below it, nil for anything else.
 	At(path []string) any
 	// Fits reports whether the metadata can be read, and has not too many values. Call it before At.
 	Fits() bool

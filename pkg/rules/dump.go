@@ -13,9 +13,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump returns the active rules as text, one line for each limit. The line is that of /rlconfig on the debug port of
-// envoyproxy/ratelimit, with all other keys of the rule file after its last comma. A line for each policy follows.
-// API keys and JWTs are hidden: see Mask.
+// Dump returns the active rules as text, one line for each limit and for each policy. Other keys follow the last comma
+// of a line of envoyproxy/ratelimit (/rlconfig on its debug port). API keys and JWTs are hidden: see Mask.
 func Dump(a *Active) string {
 	var b strings.Builder
 	for _, r := range a.Limits.All() {

@@ -46,8 +46,7 @@ func checkDecision(c *authz.Checked) decision {
 	return d
 }
 
-// setLimit sets the limit that the line is about: one in shadow that would have denied an allowed request, else the
-// tightest. res is nil without a limit.
+// setLimit sets the limit of the line: one in shadow that would have denied, else the tightest. res may be nil.
 func (d *decision) setLimit(res *ratelimit.Result) {
 	if d.status = res.Tightest(); d.status == nil {
 		return

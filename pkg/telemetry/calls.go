@@ -46,8 +46,7 @@ func NewCalls(r prometheus.Registerer) *Calls {
 // SendTimes sends the time of each call to a statsd server. It must be called before the first Observe.
 func (c *Calls) SendTimes(s *Statsd) { c.statsd = s }
 
-// Of returns the counter of a method, to be used for calls that end together. There are few methods, and no client
-// chooses one.
+// Of returns the counter of a method, for calls that end together. No client chooses a method.
 func (c *Calls) Of(fullMethod string) *Method {
 	m, ok := c.methods.Load(fullMethod)
 	if !ok {

@@ -26,8 +26,7 @@ type Stats struct {
 	Pools map[string]func() (opened, closed uint64)
 }
 
-// Counters returns all counters by their names. The names of rules have no part that a client chose, except if a rule
-// sets detailed_metric or value_to_metric.
+// Counters returns all counters by name. Only detailed_metric and value_to_metric put values of clients into names.
 func (s *Stats) Counters() map[string]uint64 {
 	const service = "ratelimit.service."
 	counters := make(map[string]uint64)
@@ -77,8 +76,7 @@ func (s *Stats) Gauges() map[string]uint64 {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// statName replaces the characters that end a name in the statsd protocol, and the dots of IPv4 addresses, because a
-// dot separates the levels of a name.
+// statName replaces what ends a name in the statsd protocol, and the dots of IPv4 addresses, which separate levels.
 func statName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if c == ':' || c == '|' || unicode.IsControl(c) {

@@ -82,8 +82,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 // Close sends the spans that wait, until ctx is done.
 func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Start begins the span of a request, as a child of the span that the caller names in W3C or B3 headers. A nil Tracing
-// returns a span that records nothing.
+// Start begins the span of a request, a child of that in its W3C or B3 headers. A nil Tracing records nothing.
 func (t *Tracing) Start(name string, headers Headers) Span {
 	if t == nil {
 		return Span{}

@@ -71,8 +71,7 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets the time from which Check returns credential.ErrUnavailable for keys of the source. The zero time is
-// never.
+// EndAt sets from when on Check returns credential.ErrUnavailable for keys of the source. The zero time is never.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {
@@ -145,8 +144,7 @@ func newTable(size int) *table {
 }
 
 // next returns the table that follows this one. outdated are the ids of older records that were restored: their Version
-// is neither the one in this table, nor newer than all that were ever in it. The next table keeps the entries of this
-// one in their place.
+// is neither the one in this table, nor newer than all that were ever in it. Their entries stay as they are.
 func (t *table) next(records []Record) (next *table, outdated []string) {
 	next = newTable(len(records))
 	next.newest = t.newest

@@ -9,8 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
-// judge returns the identity and the end of a token by its claims, or what is wrong with them. It does not check the
-// signature.
+// judge returns the identity and the end of a token, or what is wrong with its claims. It checks no signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (
 	id credential.Identity, expires time.Time, wrong *credential.Error,
 ) {

@@ -36,7 +36,7 @@ type source struct {
 	cfg      Config
 	ctx      context.Context // of readings
 	cancel   context.CancelFunc
-	running  *sync.WaitGroup // includes the current reading
+	running  *sync.WaitGroup        // includes the current reading
 	good     atomic.Pointer[keySet] // of the last successful reading
 	reported outcome                // by the last OnReading
 

@@ -38,8 +38,7 @@ var (
 const sealField = ":generation"
 
 // Store holds the keys of one Redis: a hash with one field for each key, named by its id, and one for the seal of all.
-// One Redis key holds them all, so that they share a slot of a cluster, are read and changed together, and are lost
-// together. It is safe for concurrent use.
+// So they share a slot of a cluster, and are changed and lost together. It is safe for concurrent use.
 type Store struct {
 	client redis.UniversalClient
 	key    string

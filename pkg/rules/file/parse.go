@@ -18,8 +18,7 @@ type Config struct {
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
-	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: their names are not those of YAML files, and they
-	// set no domain.
+	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: by name no YAML files, and without a domain.
 	LeaveOutNotes bool
 	// AllowEmpty makes a directory without rule files a warning for Load and Check: rules may be written after the start.
 	// For Run it is always an error, so that rules that vanish stay active.
@@ -38,8 +37,7 @@ func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 	return parse(snapshot{files: files}, cfg)
 }
 
-// Check reads the rules of directories, files and standard input together. Config describes which files of a directory
-// are left out, Parse describes the results.
+// Check reads the rules of directories, files and standard input together, as Parse does.
 func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Problems) {
 	var all snapshot
 	for _, path := range paths {
@@ -168,8 +166,7 @@ func domainOf(set rules.Set, name string) int {
 	return slices.IndexFunc(set.Domains, func(d ratelimit.Domain) bool { return d.Name == name })
 }
 
-// CheckEnd reports an `end` that is not the last key or not true. If it is required, it reports a file without one.
-// end is its value.
+// CheckEnd reports an `end` that is not the last key or not true, or a file without one if it is required.
 func CheckEnd(doc *strictyaml.Document, end, required bool) {
 	if doc.Root() == nil {
 		return // the keys of the file are unknown

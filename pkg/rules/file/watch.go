@@ -26,8 +26,7 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 	return &Watcher{follower: follow(dir, cfg), dir: dir, cfg: cfg}
 }
 
-// Load reads the rules of the directory. Run then reports changes of them. Without Load, Run reports the first rules,
-// too.
+// Load reads the rules of the directory. Run then reports changes of them; without Load, also the first rules.
 func (w *Watcher) Load(context.Context) (rules.Set, rules.Problems) {
 	r := w.follower.Load()
 	set, problems := parse(snapshotOf(w.dir, r, w.cfg), w.cfg)

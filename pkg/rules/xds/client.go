@@ -126,8 +126,7 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 	return first.Set, first.Problems
 }
 
-// Run calls update once for each change of the server's rules or of the overlay until the context is done, one call
-// after the other. It must be called after Load.
+// Run calls update once for each change of rules or overlay until ctx is done, one after the other. Call Load first.
 func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 	change := func(decide func() (u rules.Update, isNew bool, reply []byte)) {
 		c.mu.Lock()
@@ -161,8 +160,7 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 // Reload makes Run read the overlay at once, as on SIGHUP.
 func (c *Client) Reload() { c.overlay.follower.Reload() }
 
-// take decides on a message of the server, and returns the request that answers it. isNew is false if the message
-// changes nothing.
+// take decides on a message of the server. reply is the request that answers it. isNew is false without a change.
 func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
 	if d.stream != c.stream {
 		c.stream, c.version = d.stream, ""

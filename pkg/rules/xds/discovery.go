@@ -45,8 +45,7 @@ type Node struct {
 	Metadata map[string]any
 }
 
-// ParseMetadata reads the metadata of a node: a JSON object, or key=value pairs with commas as envoyproxy/ratelimit
-// reads them. Its error does not show the text.
+// ParseMetadata reads a JSON object, or the key=value pairs of envoyproxy/ratelimit. Its error does not show the text.
 func ParseMetadata(text string) (map[string]any, error) {
 	metadata := map[string]any{}
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
@@ -102,8 +101,7 @@ type response struct {
 // anyMessage is a google.protobuf.Any.
 type anyMessage struct{ typeURL, value string }
 
-// readResponse reads a DiscoveryResponse as far as it is well-formed, and has at most maxDescriptors resources: a small
-// message must not take much memory.
+// readResponse reads a DiscoveryResponse as far as it is well-formed, and at most maxDescriptors resources.
 func readResponse(msg string) (r *response, err error) {
 	r = new(response)
 	var tooMany error

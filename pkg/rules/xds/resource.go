@@ -12,12 +12,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply
-// descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
-// Envoy has at most 16 entries, so deeper descriptors match nothing. maxNames bounds the names of all rules together,
-// because the name of a rule repeats those above it. maxWildcards bounds time, because a search tries all wildcards of
-// a level that share their parts. maxValues bounds the values in metadata of a response; a descriptor has at most
-// wire.MostValues.
+// maxDescriptors bounds the resources, descriptors and replaced names of a response, because a descriptor takes 100
+// times the two bytes of an empty one. maxDepth bounds how deeply descriptors are nested; a request of Envoy has at
+// most 16 entries. maxNames bounds the names of all rules together, because each repeats those above it. maxWildcards
+// bounds time: a search tries all wildcards of a level that share their parts. maxValues bounds the values in metadata
+// of a response; a descriptor has at most wire.MostValues.
 const (
 	maxDescriptors = 100_000
 	maxDepth       = 32
@@ -230,8 +229,7 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 	return f.Err()
 }
 
-// metadata reads metadata of a descriptor, a google.protobuf.Struct. before is how many values were left at the
-// beginning of the descriptor.
+// metadata reads metadata, a google.protobuf.Struct. before is how many values were left before the descriptor.
 func (r *reader) metadata(n *ratelimit.Node, msg string, before int) error {
 	values, err := wire.CountValues(msg)
 	r.values -= values
