@@ -22,7 +22,7 @@ import (
 
 // Explain returns why a message of Envoy would pass now or not. It changes nothing.
 func (r *requests) Explain(ctx context.Context, m flow.Method, message string) *inspect.Explanation {
-	return inspect.Explained(m, r.Flow.Dry(r.check.authorizer.Dry()).Decide(ctx, m, message), r.live.Limits())
+	return inspect.Explained(m, r.Flow.Dry(r.authorizer.Dry()).Decide(ctx, m, message), r.live.Limits())
 }
 
 // addAnswers adds the debug pages in JSON. Lists of keys have values of clients only with LOG_CLIENT_VALUES.
@@ -117,7 +117,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	}
 	r, err := openRequests(ctx, rules)
 	if err != nil {
-		rules.check.tokens.Close()
+		rules.tokens.Close()
 		stores.close()
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (o *Offline) SetKeys(keys map[string]apikey.Record) {
 }
 
 // ReadKeys reads the keys of issuers again, as a service does from time to time. A virtual clock that leaps needs it.
-func (o *Offline) ReadKeys() { o.check.tokens.Refresh() }
+func (o *Offline) ReadKeys() { o.tokens.Refresh() }
 
 // Active returns the rules by which it decides.
 func (o *Offline) Active() *rules.Active { return o.live.Active() }
@@ -143,6 +143,6 @@ func (o *Offline) Active() *rules.Active { return o.live.Active() }
 // Close closes what was opened.
 func (o *Offline) Close() {
 	o.requests.close()
-	o.check.tokens.Close()
+	o.tokens.Close()
 	o.stores.close()
 }

@@ -74,7 +74,10 @@ func openKeys(
 	k := &keySource{log: log, path: s.Keys.File, secret: secret}
 	k.keys = apikey.New(apikey.Config{Secret: secret, Now: now, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
-		k.demo.Replace([]apikey.Record{demoKey(secret)})
+		k.demo.Replace([]apikey.Record{{ // it is served on loopback only
+			ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
+			Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
+		}})
 	}
 	if s.Keys.File != "" {
 		k.watcher = keyfile.NewWatcher(s.Keys.File, &k.file)
@@ -104,14 +107,6 @@ func secretFor(s *settings.Settings, rules *loadedRules) (*apikey.Secret, error)
 			errNoSecret)
 	}
 	return apikey.NewSecret(apikey.NewServerSecret(), "")
-}
-
-// demoKey is the key of the sample, which is served on loopback only.
-func demoKey(secret *apikey.Secret) apikey.Record {
-	return apikey.Record{
-		ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
-		Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
-	}
 }
 
 // checkPolicies logs an error if reloaded policies require API keys and none are configured, as at the start.

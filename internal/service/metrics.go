@@ -113,16 +113,16 @@ func (m *metrics) collectDecisions(to samples) {
 func (m *metrics) collectAuthorization(to samples) {
 	decisions := to.counter("authz_decisions_total",
 		"Decisions of ext_authz by reason. The domain is empty if it has no policy.", "domain", "reason")
-	m.check.authorizer.EachDecision(func(domain string, r reply.Reason, n uint64) { decisions(n, domain, string(r)) })
+	m.authorizer.EachDecision(func(domain string, r reply.Reason, n uint64) { decisions(n, domain, string(r)) })
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")
-	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
+	m.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
 		failures(n, string(r), string(answer))
 	})
 	to.counter("authz_untrusted_hops_total",
 		"Requests whose x-forwarded-for did not end with the address of the peer, where the policy has "+
-			"trusted_hops.")(m.check.authorizer.UntrustedHops())
+			"trusted_hops.")(m.authorizer.UntrustedHops())
 	queue := m.queue.Stats()
 	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
 	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
@@ -134,7 +134,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.",
 		"source")
 	issuerFailures := to.counter("jwks_failures_total", "Failed attempts to read the keys of an issuer.", "source")
-	for _, s := range m.check.tokens.Sources() {
+	for _, s := range m.tokens.Sources() {
 		issuerKeys(float64(s.Keys), s.Name)
 		if !s.LastSuccess.IsZero() {
 			issuerRead(float64(s.LastSuccess.UnixNano())/1e9, s.Name)

@@ -16,6 +16,8 @@ import (
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/page"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -72,7 +74,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer rules.check.tokens.Close()
+	defer rules.tokens.Close()
 	requests, err := openRequests(ctx, rules)
 	if err != nil {
 		return err
@@ -109,11 +111,12 @@ func newProcess(cfg Config) (p *process, err error) {
 // activeRules are the rules of the service with what follows them: API keys, the keys of issuers, and health.
 type activeRules struct {
 	*stores
-	live   *rules.Live
-	source *ruleSource
-	keys   *keySource
-	check  *authorization
-	ready  *health
+	live       *rules.Live
+	source     *ruleSource
+	keys       *keySource
+	authorizer *authz.Authorizer
+	tokens     *jwt.Verifier
+	ready      *health
 }
 
 // openRules activates the rules that were loaded.
@@ -124,11 +127,13 @@ func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRul
 		return nil, err
 	}
 	r := &activeRules{stores: st, live: newLive(s), keys: keys, ready: newHealth()}
-	r.check = newAuthorization(s, r.live, keys.keys, st.now(), st.log)
+	r.authorizer, r.tokens = newAuthorization(s, r.live, keys.keys, st.now(), st.log)
 	r.ready.set(rulesActive, !s.Process.HealthyConfigs)
 	r.ready.set(redisAnswers, !st.watched() || st.redisUp())
 	r.source = newRuleSource(loaded, r.live, st.log, func(set rules.Set) {
-		r.live.Activate(set, func(a *rules.Active) { r.check.setIssuers(a.Policies) })
+		r.live.Activate(set, func(a *rules.Active) {
+			r.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](a.Policies))
+		})
 		keys.checkPolicies(set.Policies, s, loaded.sample)
 		r.ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
 	})
@@ -171,7 +176,7 @@ type requests struct {
 	limiter   *ratelimit.Limiter
 	queue     *flow.Queue
 	calls     *telemetry.Calls
-	decisions *telemetry.DecisionLog
+	decisions *telemetry.DecisionLog // nil unless LOG_LEVEL has decisions
 	traces    *telemetry.Tracing
 	history   page.History
 }
@@ -185,25 +190,29 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding := decisions(s, rules.live)
 	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
-	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
+	deciding.Undecided = observeUndecided(rules.log, rules.registry)
 	deciding.Missed, deciding.Clock = telemetry.LogMisses(rules.log), rules.Clock
 	if clock := rules.Clock; clock != nil {
 		deciding.Now = func() time.Time { return time.UnixMicro(clock()) }
 	}
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
-		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,
-		history: page.History{Shadow: s.Limits.Shadow},
+		calls: telemetry.NewCalls(rules.registry), traces: traces, history: page.History{Shadow: s.Limits.Shadow},
+	}
+	if rules.log.Enabled(ctx, slog.LevelInfo) {
+		r.decisions = telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+			Log: rules.log, Rules: rules.live.Limits, Values: ratelimit.ClientValues(s.Telemetry.LogClientValues),
+		})
 	}
 	r.Flow = flow.New(flow.Config{
-		Limiter: r.limiter, Authorizer: rules.check.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
+		Limiter: r.limiter, Authorizer: rules.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
 		HTTP: flow.HTTPConfig{
 			Headers: auth.HTTPHeaders{
 				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
 			},
 			Timeout: s.Authorization.HTTPTimeout, Log: rules.log,
 			NeedsAddress: func() bool { // the banner of the sample has a command to try /check without Envoy
-				return !rules.source.sample && rules.check.authorizer.NeedsPeer()
+				return !rules.source.sample && rules.authorizer.NeedsPeer()
 			},
 		},
 		Other: r.answerHealth, Calls: r.calls, Log: r.decisions, Traces: traces,

@@ -177,7 +177,10 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 		headers: p.Headers.Names(), limitHeaders: ratelimit.Headers(p.LimitHeaders).Compile(),
 	}
 	for i := range p.Credentials {
-		c.credentials = append(c.credentials, p.Credentials[i].compile())
+		kind := p.Credentials[i].Kind()
+		checker, _ := kind.(credential.Checker)
+		c.credentials = append(c.credentials,
+			accepted{kind: kind, traits: kind.Traits(), place: kind.Place(), checker: checker})
 	}
 	for i := range p.Access {
 		c.access = append(c.access, p.Access[i].compile())
@@ -216,13 +219,6 @@ func (p *policy) compileNames(keep []string, headers reply.Headers) {
 	}
 	p.strip = httpheader.NewNames(remove)
 	p.lookalikes = newLookalikes(slices.Concat(remove, keep, p.headers[:]))
-}
-
-// compile returns the compiled credential. It must be one of a policy without mistakes.
-func (c *Credential) compile() accepted {
-	kind := c.Kind()
-	checker, _ := kind.(credential.Checker)
-	return accepted{kind: kind, traits: kind.Traits(), place: kind.Place(), checker: checker}
 }
 
 // compileChallenges makes the WWW-Authenticate of each reason for a refusal: the accepted credentials.

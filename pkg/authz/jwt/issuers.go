@@ -2,6 +2,7 @@ package jwt
 
 import (
 	"cmp"
+	"context"
 	"reflect"
 )
 
@@ -66,5 +67,8 @@ func (v *Verifier) source(issuer *Credential, old, next *policy) *source {
 	if known := cmp.Or(next.sources[from.name], old.sources[from.name]); known != nil {
 		return known
 	}
-	return newSource(v.cfg, from, &v.running)
+	s := &source{origin: from, cfg: v.cfg, running: &v.running}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.start(0) // so that requests wait for the keys
+	return s
 }

@@ -53,14 +53,6 @@ type outcome struct {
 	err  string
 }
 
-// newSource returns a source that has begun its first reading, so that requests wait for the keys.
-func newSource(cfg Config, o origin, running *sync.WaitGroup) *source {
-	s := &source{origin: o, cfg: cfg, running: running}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.start(0)
-	return s
-}
-
 // stop ends the reading of keys. The keys that were read stay valid.
 func (s *source) stop() {
 	s.cancel()

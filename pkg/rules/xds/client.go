@@ -81,10 +81,14 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.Close() // nothing was sent
+	_ = conn.Close()      // nothing was sent
+	var overlays []string // one at most
+	if cfg.Overlay != "" {
+		overlays = append(overlays, cfg.Overlay)
+	}
 	return &Client{
 		cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
-		overlay: watchedOverlay{follower: followOverlay(cfg.Overlay)},
+		overlay: watchedOverlay{follower: poll.NewOf(overlayKind().MaxSize, overlays...)},
 	}, nil
 }
 
