@@ -46,8 +46,7 @@ func newAuthorization(
 	}), tokens
 }
 
-// warnOfHops returns a function that warns of an address that a client may have chosen, once a minute for each domain
-// and reason.
+// warnOfHops returns a function that warns of an address that a client may have chosen, once a minute each.
 func warnOfHops(log *slog.Logger) func(authz.UntrustedHops) {
 	var logged logLimiter // two for each domain with a policy
 	return func(h authz.UntrustedHops) {

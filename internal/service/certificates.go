@@ -7,8 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/certs"
 )
 
-// certificates are the certificates and authorities in files that the service reads again for each connection, by
-// their names in metrics. It logs each change of the files.
+// certificates are those in files, by their names in metrics. Each connection reads them again, and logs changes.
 type certificates struct {
 	log     *slog.Logger
 	clients map[string]*certs.Client

@@ -65,8 +65,7 @@ func (c Client) Call(ctx context.Context, method string, req, res proto.Message)
 	return fmt.Errorf("%s refuses the request: %s (%s)", c.Address, message, status.Code(err))
 }
 
-// ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
-// services. Otherwise it returns an error with the cause and the remedy.
+// ProbeGRPC returns nil if grpc.health.v1 of the service reports SERVING for name, "" for all services.
 func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -65,8 +65,7 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	return servers
 }
 
-// mainHandler serves /json, which decides, and /quota, which shows a client its quota. /healthcheck and /readyz report
-// whether this replica accepts requests, and /livez always answers.
+// mainHandler serves /json, which decides, /quota, which shows a client its quota, and health.
 func mainHandler(serveJSON http.Handler, serveQuota http.HandlerFunc, h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", serveJSON)

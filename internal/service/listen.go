@@ -116,8 +116,7 @@ func (a tcpAddress) listen() (net.Listener, error) {
 // maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
 const maxSocketPath = 107
 
-// listenUnix listens on a socket that all users can open, because Envoy may run in another container under another
-// user. It removes a socket that an earlier process left behind.
+// listenUnix listens on a socket that all users can open, as Envoy may run as another. It replaces one left behind.
 func listenUnix(path string) (net.Listener, error) {
 	fail := func(format string, args ...any) (net.Listener, error) {
 		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))

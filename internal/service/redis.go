@@ -130,8 +130,7 @@ func (st *stores) watch(ctx context.Context, report func(up bool)) {
 	})
 }
 
-// RedisConfig returns how a command reaches the Redis, or the two, of the settings. It switches off the log of the
-// client library, because the command prints the errors.
+// RedisConfig returns how a command reaches the Redis of the settings, without the log of the client library.
 func RedisConfig(s *settings.Settings) (redisstore.Config, error) {
 	log := slog.New(slog.DiscardHandler)
 	redisstore.Log(log)

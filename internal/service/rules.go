@@ -33,8 +33,7 @@ type loadedRules struct {
 	problems   rules.Problems // of first
 }
 
-// loadRules loads the rules that the settings name. Rules of an xDS server are awaited until ctx is done. Its error
-// lists all mistakes, or reports a missing directory.
+// loadRules loads the rules that the settings name, and awaits those of an xDS server. Its error lists all mistakes.
 func loadRules(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger) (l *loadedRules,
 	err error) {
 	l = &loadedRules{kind: "directory"}

@@ -46,8 +46,7 @@ func (cfg *Config) now() func() time.Time {
 	return func() time.Time { return time.UnixMicro(cfg.Clock()) }
 }
 
-// Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
-// step before, and is closed after the steps behind it.
+// Run starts the service, serves until ctx is done, drains and returns nil. Each step needs the one before.
 func Run(ctx context.Context, cfg Config) (err error) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // otherwise it would end the process

@@ -34,8 +34,7 @@ func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*
 	})
 }
 
-// newStatsd returns the sender of statistics, nil if none are sent. The log has a warning if the server of a setting
-// cannot be reached. By default there may be no server.
+// newStatsd returns the sender of statistics, nil for none. It warns only if the operator has chosen the server.
 func newStatsd(s *settings.Settings, log *slog.Logger) *telemetry.Statsd {
 	t := &s.Telemetry
 	if !t.UseStatsd && !t.UseDogStatsd {

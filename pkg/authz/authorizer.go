@@ -187,8 +187,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	a.decisionsOf(counted).count(d.Reason)
 }
 
-// judge checks the size, the host, the path, the access rules, the credential and its scopes, in this order. Only logs
-// and metrics show why a credential is not valid; the client does not learn it.
+// judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one is not valid.
 func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	p, f, d := pending.policy, &pending.facts, &pending.Decision
 	r := f.request

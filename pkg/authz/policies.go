@@ -20,9 +20,8 @@ type Policies struct {
 	rules    *ratelimit.Rules
 }
 
-// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes that are not warnings refuses
-// every request. rules are from the same source; they limit the descriptors of the policies. headers are the rate limit
-// headers for clients, which are removed from requests.
+// NewPolicies compiles policies, which must not change afterwards. One with mistakes refuses every request. rules, of
+// the same source, limit their descriptors. headers are those for clients, which are removed from requests.
 func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers reply.Headers) *Policies {
 	all := &Policies{byDomain: make(map[string]*policy, len(policies)), rules: rules}
 	for _, domain := range slices.Sorted(maps.Keys(policies)) {
@@ -50,8 +49,7 @@ func CredentialsOf[K credential.Kind](p *Policies) (list []K) {
 	return list
 }
 
-// KeyOf returns the owner or the id of the API key whose requests have a descriptor, by the limits of the domain's
-// policy. Both are "" if the policy has no such limit.
+// KeyOf returns the owner or the id of the API key whose requests have a descriptor of a domain's policy, or "".
 func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id string) {
 	policy := p.byDomain[domain]
 	if policy == nil {
@@ -76,8 +74,7 @@ func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id 
 	return owner, id
 }
 
-// DescriptorsOf returns the descriptors by which the limits of a domain's policy count the requests of an identity. It
-// leaves out those that also depend on the request, and returns their number.
+// DescriptorsOf returns the descriptors of an identity by a domain's policy, and how many also depend on the request.
 func (p *Policies) DescriptorsOf(domain string, id credential.Identity) (made [][]descriptors.Entry, others int) {
 	policy := p.byDomain[domain]
 	if policy == nil {

@@ -48,8 +48,7 @@ const (
 )
 
 // Statsd sends statistics to a statsd server: the growth of each counter in an interval, each gauge, and the time of
-// each call.
-// Nothing but Run waits for the server. Use NewStatsd, then Run.
+// each call. Nothing but Run waits for the server. Use NewStatsd, then Run.
 type Statsd struct {
 	cfg    StatsdConfig
 	conn   net.Conn          // nil without a connection

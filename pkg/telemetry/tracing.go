@@ -42,8 +42,7 @@ type TracingConfig struct {
 	Failed func(err error)
 }
 
-// Tracing makes a span of each request and sends it to a collector. A request never waits for the collector: spans wait
-// in a queue, and are dropped if it is full. It is safe for concurrent use.
+// Tracing sends a span of each request. Spans wait in a queue, or are dropped. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer

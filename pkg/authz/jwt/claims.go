@@ -113,8 +113,7 @@ func listOf(claim any) []string {
 	return list
 }
 
-// scopesOf returns a claim that is a list of strings, or words separated by spaces (RFC 8693, 4.2); nil for another. No
-// other white space separates: to the issuer, `x<U+00A0>admin` is one scope.
+// scopesOf returns a list of strings, or words separated by spaces (RFC 8693, 4.2) and no other white space; or nil.
 func scopesOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return strings.FieldsFunc(text, func(c rune) bool { return c == ' ' })

@@ -33,8 +33,7 @@ const Name = "jwt"
 // maxLeeway is the largest leeway: a stolen token must not stay valid for long after it has expired.
 const maxLeeway = time.Minute
 
-// signatureAlgorithms are the accepted algorithms (RFC 7518, RFC 8037): those with a public key. "none" is not a
-// signature, and HMAC needs a secret that the service shares with the issuer.
+// signatureAlgorithms are those with a public key (RFC 7518, RFC 8037): neither "none" nor HMAC.
 var signatureAlgorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }

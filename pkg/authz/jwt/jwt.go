@@ -67,8 +67,7 @@ func (v *Verifier) Close() {
 	v.running.Wait()
 }
 
-// Refresh reads the keys of all issuers again, and returns when they have been read or cannot be. A clock that leaps
-// needs it, because keys are otherwise read when real time has passed.
+// Refresh reads the keys of all issuers now, as a clock that leaps needs it, and returns when that has ended.
 func (v *Verifier) Refresh() {
 	for _, s := range v.policy.Load().sources {
 		if done := s.start(0); done != nil {

@@ -23,8 +23,7 @@ type Reading struct {
 	Err error
 }
 
-// firstRetry is the delay after the first error of a source without keys. The delay doubles up to the floor. So a
-// service that starts before its issuer does not wait long.
+// firstRetry is the delay after the first error of a source without keys. It doubles up to the floor.
 const firstRetry = time.Second
 
 // maxStale is how long keys stay valid after their last successful reading.

@@ -15,16 +15,14 @@ import (
 // Config configures how rule files are read. The zero value fits rule files of envoyproxy/ratelimit.
 type Config struct {
 	ratelimit.CheckOptions
-	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
-	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
+	// IgnoreDotfiles leaves out files with a dot in front (RUNTIME_IGNOREDOTFILES). Two dots are always left out.
 	IgnoreDotfiles bool
 	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: by name no YAML files, and without a domain.
 	LeaveOutNotes bool
 	// AllowEmpty makes a directory without rule files a warning for Load and Check: rules may be written after the start.
 	// For Run it is always an error, so that rules that vanish stay active.
 	AllowEmpty bool
-	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
-	// even if there is no earlier text to compare it with.
+	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END): they may have been cut off.
 	RequireEnd bool
 }
 

@@ -202,8 +202,7 @@ func (c *Client) isNew(u rules.Update) bool {
 	return isNew
 }
 
-// reread decides on a reading of the overlay. If the server's last response was refused and has no mistakes with the
-// new overlay, it is accepted now: reply is the answer.
+// reread decides on a reading of the overlay. A refused response may be valid with it: reply then accepts it.
 func (c *Client) reread(r poll.Reading) (u rules.Update, isNew bool, reply []byte) {
 	next, problems, changed := c.overlay.take(r)
 	if !changed {

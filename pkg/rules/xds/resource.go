@@ -82,8 +82,7 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 	return strictyaml.Problem{File: label, Message: message, Hints: hints}
 }
 
-// reader reads resources. Its fields are how much it may still read: left resources, descriptors and replaced names,
-// names bytes of names of rules, wildcards, and values of metadata.
+// reader reads resources. left (resources, descriptors, replaced names) and the others are how much it may still read.
 type reader struct{ left, names, wildcards, values int }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
