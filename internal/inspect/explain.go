@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -74,7 +76,7 @@ type Credential struct {
 
 // Descriptor is a descriptor and what the rules make of it.
 type Descriptor struct {
-	Entries []Entry `json:"entries"`
+	Entries []descriptors.Entry `json:"entries"`
 	// Matched are the places of the rules that match, one for each entry. Miss is why no rule applies, "" if one does.
 	Matched []string `json:"matched,omitempty"`
 	Miss    string   `json:"miss,omitempty"`
@@ -83,12 +85,6 @@ type Descriptor struct {
 	// Unlimited means that the rule has no limit.
 	Unlimited bool    `json:"unlimited,omitempty"`
 	Buckets   []Asked `json:"buckets,omitempty"`
-}
-
-// Entry is an entry of a descriptor.
-type Entry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
 }
 
 // Explained returns the explanation of a decision by the active rules. Only that of a Dry flow has buckets.
@@ -165,10 +161,7 @@ func (e *Explanation) explainResult(res *ratelimit.Result) {
 func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result) (list []Descriptor) {
 	for i := range q.Descriptors {
 		entries := q.Descriptors[i].Entries
-		var d Descriptor
-		for _, entry := range entries {
-			d.Entries = append(d.Entries, Entry{entry.Key, entry.Value})
-		}
+		d := Descriptor{Entries: append([]descriptors.Entry(nil), entries...)} // the query may be used again
 		if rules != nil {
 			d.Matched = rules.Matched(q.Domain, entries)
 			d.Miss = rules.Miss(q.Domain, entries, ratelimit.ShowValues)
@@ -274,13 +267,9 @@ func (c *Credential) text(e *Explanation) string {
 	case !c.Valid:
 		return "not valid"
 	}
-	parts := []string{"owner " + c.Owner}
-	if c.Plan != "" {
-		parts = append(parts, "plan "+c.Plan)
-	}
-	if c.KeyID != "" {
-		parts = append(parts, "key_id "+c.KeyID)
-	}
+	parts := suggest.Parts{"owner " + c.Owner}
+	parts.Add(c.Plan != "", "plan %s", c.Plan)
+	parts.Add(c.KeyID != "", "key_id %s", c.KeyID)
 	return "valid (" + strings.Join(parts, ", ") + ")"
 }
 
@@ -316,24 +305,12 @@ func (d *Descriptor) write(w io.Writer) {
 }
 
 func (e *Explanation) verdict() string {
-	parts := []string{e.Verdict}
-	if e.Reason != e.Verdict {
-		parts = append(parts, e.Reason)
-	}
-	if e.Status != 0 {
-		parts = append(parts, fmt.Sprintf("status %d", e.Status))
-	}
-	if e.RetryAfter > 0 {
-		parts = append(parts, fmt.Sprintf("retry after %d s", e.RetryAfter))
-	}
-	if e.Held > 0 {
-		parts = append(parts, fmt.Sprintf("held for %g s", e.Held))
-	}
-	if e.DecidedBy != "" && e.DecidedBy != "store" {
-		parts = append(parts, "decided by "+e.DecidedBy)
-	}
-	if e.Error != "" {
-		parts = append(parts, e.Error)
-	}
+	parts := suggest.Parts{e.Verdict}
+	parts.Add(e.Reason != e.Verdict, "%s", e.Reason)
+	parts.Add(e.Status != 0, "status %d", e.Status)
+	parts.Add(e.RetryAfter > 0, "retry after %d s", e.RetryAfter)
+	parts.Add(e.Held > 0, "held for %g s", e.Held)
+	parts.Add(e.DecidedBy != "" && e.DecidedBy != "store", "decided by %s", e.DecidedBy)
+	parts.Add(e.Error != "", "%s", e.Error)
 	return strings.Join(parts, ", ") + " (nothing was charged)"
 }

@@ -2,6 +2,7 @@ package suggest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,6 +127,16 @@ func Distance(a, b string) int {
 		before, above = above, row
 	}
 	return above[len(y)]
+}
+
+// Parts are the parts of a text.
+type Parts []string
+
+// Add appends a part as fmt.Sprintf does, if it is shown.
+func (p *Parts) Add(shown bool, format string, values ...any) {
+	if shown {
+		*p = append(*p, fmt.Sprintf(format, values...))
+	}
 }
 
 // Counted returns a number with its noun: "1 line", "2 lines".

@@ -187,7 +187,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	a.decisionsOf(counted).count(d.Reason)
 }
 
-// judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one is not valid.
+// judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one fails.
 func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	p, f, d := pending.policy, &pending.facts, &pending.Decision
 	r := f.request

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -72,32 +73,27 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 		credentials = append(credentials, traits.Name+"("+c.Kind().String()+")")
 		tokens = tokens || traits.Token
 	}
-	var parts []string
-	show := func(shown bool, format string, values ...any) {
-		if shown {
-			parts = append(parts, fmt.Sprintf(format, values...))
-		}
-	}
-	show(true, "credentials=%s", cmp.Or(strings.Join(credentials, ","), "none"))
-	show(true, "anonymous=%s", p.Anonymous)
-	show(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
-	show(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
-	show(mayBeInvalid, "invalid=%d", p.Invalid.Status)
-	show(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
-	show(p.Preflight == authz.Allow, "preflight=allow")
-	show(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")
-	show(true, "access=%d", len(p.Access))
-	show(true, "limits=%d", len(p.Limits))
-	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
+	var parts suggest.Parts
+	parts.Add(true, "credentials=%s", cmp.Or(strings.Join(credentials, ","), "none"))
+	parts.Add(true, "anonymous=%s", p.Anonymous)
+	parts.Add(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
+	parts.Add(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
+	parts.Add(mayBeInvalid, "invalid=%d", p.Invalid.Status)
+	parts.Add(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
+	parts.Add(p.Preflight == authz.Allow, "preflight=allow")
+	parts.Add(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")
+	parts.Add(true, "access=%d", len(p.Access))
+	parts.Add(true, "limits=%d", len(p.Limits))
+	parts.Add(len(p.Refused) > 0, "refused=%d", len(p.Refused))
 	headers := p.Headers.Names()
 	for i, name := range headers {
 		headers[i] = cmp.Or(name, "none")
 	}
-	show(true, "headers=%s", strings.Join(headers[:], ","))
-	show(p.LimitHeaders != nil, "limit_headers=%s", ratelimit.Headers(p.LimitHeaders))
-	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
-	show(p.QuotaPath != "", "quota_path=%s", p.QuotaPath)
-	show(p.Position != "", "at=%s", p.Position)
+	parts.Add(true, "headers=%s", strings.Join(headers[:], ","))
+	parts.Add(p.LimitHeaders != nil, "limit_headers=%s", ratelimit.Headers(p.LimitHeaders))
+	parts.Add(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
+	parts.Add(p.QuotaPath != "", "quota_path=%s", p.QuotaPath)
+	parts.Add(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
 }
 
