@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -97,14 +96,6 @@ func visible(r rune) rune {
 		return r
 	}
 	return unicode.ReplacementChar
-}
-
-// logAlways logs at level INFO whatever LOG_LEVEL is, because it skips the logger's check of the level.
-func logAlways(log *slog.Logger, message string, args ...any) {
-	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
-	record.Add(args...)
-	// like slog: an error of the log has no other place
-	_ = log.Handler().Handle(context.Background(), record)
 }
 
 // logInterval is how often the log repeats a line that requests can cause.

@@ -278,9 +278,10 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	if sample {
 		banner(r.Stderr, s, listeners)
 	}
-	logAlways(log, "serving", append([]any{
-		"grpc", listeners.address("grpc"), "http", listeners.address("http"), "debug", listeners.address("debug"),
-		"store", s.Store(),
-	}, r.source.describe()...)...)
+	serving := slog.NewRecord(time.Now(), slog.LevelInfo, "serving", 0)
+	serving.Add("grpc", listeners.address("grpc"), "http", listeners.address("http"), "debug", listeners.address("debug"),
+		"store", s.Store())
+	serving.Add(r.source.describe()...)
+	_ = log.Handler().Handle(ctx, serving) // whatever LOG_LEVEL is
 	return group.Wait()
 }

@@ -28,7 +28,7 @@ func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *acc
 			continue
 		case err != nil:
 			return c, err
-		case !id.Named():
+		case credential.CheckText(id.Owner) != nil, id.Plan != "" && credential.CheckText(id.Plan) != nil:
 			return c, credential.Invalid("unsafe_name")
 		}
 		p.Decision.Identity = id

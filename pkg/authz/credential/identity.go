@@ -90,8 +90,3 @@ func invisible(c rune) bool {
 	return c > unicode.MaxASCII && (c == '\u2800' ||
 		unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
 }
-
-// Named reports whether owner and plan can be sent to the upstream unchanged.
-func (id *Identity) Named() bool {
-	return CheckText(id.Owner) == nil && (id.Plan == "" || CheckText(id.Plan) == nil)
-}
