@@ -7,27 +7,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
-	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
-	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// newAuthorization returns what answers Check, and the verifier of tokens. The policies name the issuers of tokens.
-func newAuthorization(
-	s *settings.Settings, live *rules.Live, keys *apikey.Keys, now func() time.Time, log *slog.Logger,
-) (*authz.Authorizer, *jwt.Verifier) {
+// openAuthorization makes what answers Check, and the verifier of tokens. The policies name the issuers of tokens.
+func (r *activeRules) openAuthorization() {
+	s, log := r.Settings, r.log
 	var transport http.RoundTripper // nil is the default
-	if now != nil {
+	if r.Clock != nil {
 		transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("nothing is fetched while the clock is virtual")
 		}}
 	}
-	tokens := jwt.New(jwt.Config{Now: now, Transport: transport, OnReading: func(r jwt.Reading) {
+	r.tokens = jwt.New(jwt.Config{Now: r.now(), Transport: transport, OnReading: func(r jwt.Reading) {
 		message := "cannot read the keys of an issuer; its previous keys stay active"
 		if r.Keys == 0 {
 			message = "cannot read the keys of an issuer; it has no keys yet, so requests with its tokens get 503"
@@ -38,12 +34,12 @@ func newAuthorization(
 		}
 		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
-	return authz.New(authz.Config{
-		Policies: live.Policies, Domain: s.Authorization.Domain,
-		Checkers: map[string]credential.Checker{apikey.Name: keys, jwt.Name: tokens},
+	r.authorizer = authz.New(authz.Config{
+		Policies: r.live.Policies, Domain: s.Authorization.Domain,
+		Checkers: map[string]credential.Checker{apikey.Name: r.keys.keys, jwt.Name: r.tokens},
 		Headers:  s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
 		OnUntrustedHops: warnOfHops(log),
-	}), tokens
+	})
 }
 
 // warnOfHops returns a function that warns of an address that a client may have chosen, once a minute each.

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/extauthz/extauthz/internal/certs"
-	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of its certificates again.
@@ -30,36 +29,35 @@ type grpcTLS struct {
 	logged  logLimiter
 }
 
-// openGRPCTLS reads the files. It returns nil if the listener has no TLS.
-func openGRPCTLS(s *settings.Settings, files *certificates, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS,
-	err error) {
+// openGRPCTLS reads the files, if the listener has TLS.
+func (p *process) openGRPCTLS() (err error) {
+	s, files := p.Settings, p.files
 	if !s.TLS.Use {
-		return nil, nil //nolint:nilnil // nil is a listener without TLS
+		return nil
 	}
-	t = &grpcTLS{name: s.TLS.ClientSAN, log: log}
+	t := &grpcTLS{name: s.TLS.ClientSAN, log: p.log}
 	if t.pair, err = certs.ReadPair(s.TLS.Cert, s.TLS.Key, files.report("grpc_server")); err != nil {
-		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
+		return fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
 	files.files["grpc_server"] = t.pair
 	if s.TLS.ClientCA != "" {
 		if t.clients, err = certs.ReadAuthorities(s.TLS.ClientCA, files.report("grpc_client_ca")); err != nil {
-			return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
+			return fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 		}
 		files.files["grpc_client_ca"] = t.clients
 	}
-	t.counts = promauto.With(r).NewCounterVec(prometheus.CounterOpts{
+	t.counts = promauto.With(p.registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "extauthz_tls_handshakes_total", Help: "TLS handshakes of the gRPC listener by result; ok for successful ones.",
 	}, []string{"result"})
 	for _, result := range handshakeResults {
 		t.counts.WithLabelValues(result)
 	}
-	return t, nil
+	p.tls = t
+	return nil
 }
 
-// listener returns l with TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for
+// tlsListener has TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for
 // clients. The deadline that the server sets bounds the handshake, and the guard counts the connection from Accept on.
-func (t *grpcTLS) listener(l net.Listener) net.Listener { return &tlsListener{l, t, t.config()} }
-
 type tlsListener struct {
 	net.Listener
 	tls    *grpcTLS

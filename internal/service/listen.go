@@ -54,7 +54,7 @@ func listen(s *settings.Settings, t *grpcTLS, b bounds) (l listeners, err error)
 			return l, err
 		}
 		if port.name == "grpc" && t != nil {
-			listener = t.listener(listener)
+			listener = &tlsListener{listener, t, t.config()}
 		}
 		l.guarded[port.name] = guard.New(listener, b[port.name])
 	}

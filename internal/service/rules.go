@@ -120,7 +120,7 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	case l.problems.HasErrors():
 		r.refuse(r.changeLog(l.first.Generation), l.problems)
 	case l.first.Generation != "":
-		r.accept(r.log, l.first, l.problems)
+		r.accept(r.log, l.first, l.problems, nil)
 	}
 	return r
 }
@@ -134,10 +134,7 @@ func (r *ruleSource) update(u rules.Update) {
 	}
 	c := rules.Compare(r.live.Active().Set, u.Set)
 	c = rules.Changes{Added: firstNames(c.Added), Removed: firstNames(c.Removed), Changed: firstNames(c.Changed)}
-	r.accept(log, u.Set, u.Problems)
-	r.mu.Lock()
-	r.changes = &c
-	r.mu.Unlock()
+	r.accept(log, u.Set, u.Problems, &c)
 	log.Warn("rules reloaded", "added", c.Added, "removed", c.Removed, "changed", c.Changed)
 }
 
@@ -169,13 +166,13 @@ func (r *ruleSource) changeLog(generation string) *slog.Logger {
 	return log
 }
 
-func (r *ruleSource) accept(log *slog.Logger, set rules.Set, warnings rules.Problems) {
+func (r *ruleSource) accept(log *slog.Logger, set rules.Set, warnings rules.Problems, c *rules.Changes) {
 	if len(warnings) > 0 {
 		log.Warn("the rules have warnings", "warnings", len(warnings), "problems", warnings)
 	}
 	r.activate(set)
 	r.mu.Lock()
-	r.since, r.refused = time.Now(), nil
+	r.since, r.refused, r.changes = time.Now(), nil, c
 	r.loads++
 	r.mu.Unlock()
 }

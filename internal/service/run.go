@@ -93,8 +93,8 @@ type process struct {
 	tls      *grpcTLS // nil if the gRPC listener has no TLS
 }
 
-func newProcess(cfg Config) (p *process, err error) {
-	p = &process{Config: cfg, stderr: newLogQueue(cfg), registry: prometheus.NewRegistry()}
+func newProcess(cfg Config) (*process, error) {
+	p := &process{Config: cfg, stderr: newLogQueue(cfg), registry: prometheus.NewRegistry()}
 	p.Stderr = p.stderr
 	p.log = newLogger(p.Config)
 	for _, warning := range cfg.Settings.Warnings {
@@ -103,8 +103,7 @@ func newProcess(cfg Config) (p *process, err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.files, p.bugs = newCertificates(p.log), newPanics(p.log, p.registry)
-	p.tls, err = openGRPCTLS(cfg.Settings, p.files, p.log, p.registry)
-	return p, err
+	return p, p.openGRPCTLS()
 }
 
 // activeRules are the rules of the service with what follows them: API keys, the keys of issuers, and health.
@@ -126,7 +125,7 @@ func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRul
 		return nil, err
 	}
 	r := &activeRules{stores: st, live: newLive(s), keys: keys, ready: newHealth()}
-	r.authorizer, r.tokens = newAuthorization(s, r.live, keys.keys, st.now(), st.log)
+	r.openAuthorization()
 	r.ready.set(rulesActive, !s.Process.HealthyConfigs)
 	r.ready.set(redisAnswers, !st.watched() || st.redisUp())
 	r.source = newRuleSource(loaded, r.live, st.log, func(set rules.Set) {
@@ -190,10 +189,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = observeUndecided(rules.log, rules.registry)
-	deciding.Missed, deciding.Clock = telemetry.LogMisses(rules.log), rules.Clock
-	if clock := rules.Clock; clock != nil {
-		deciding.Now = func() time.Time { return time.UnixMicro(clock()) }
-	}
+	deciding.Missed, deciding.Clock, deciding.Now = telemetry.LogMisses(rules.log), rules.Clock, rules.now()
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), traces: traces, history: page.History{Shadow: s.Limits.Shadow},
