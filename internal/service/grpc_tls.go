@@ -164,8 +164,7 @@ func (c *tlsConn) handshakeApart() (err error) {
 	return err
 }
 
-// maxHandshake bounds what a client sends before the handshake ends. crypto/tls takes 256 kB of certificates from a
-// client that is not known yet. Chains of Envoys have a few kilobytes.
+// maxHandshake bounds what a client sends before the handshake ends. crypto/tls takes 256 kB from any client.
 const maxHandshake = 64 << 10
 
 var errLargeHandshake = errors.New("the client sends more than 64 KiB in its handshake")

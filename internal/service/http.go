@@ -164,10 +164,9 @@ func shutDown(timeout time.Duration, log *slog.Logger, g transport, servers []we
 	}
 }
 
-// notFromPages returns a handler that refuses what a web page of another site makes a browser send. Such a request
-// comes from the machine of an operator, so a listener on loopback does not keep it out. A page whose name leads to
-// 127.0.0.1 (DNS rebinding) is of the same site for the browser, but its name is in the Host. /check must not be behind
-// this handler: its headers are those of a client of Envoy.
+// notFromPages returns a handler that refuses what a web page of another site makes the browser of an operator send,
+// also to loopback. With DNS rebinding, it is the same site to the browser, but with another Host. /check must not be
+// behind this handler: its headers are those of a client of Envoy.
 func notFromPages(on net.Listener, next http.HandlerFunc) http.Handler {
 	loopback := !reachable(on)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

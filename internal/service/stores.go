@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// stores has the store that decides, and the one that decides when that cannot. Without Redis, both are the memory
-// store. With Redis, the fallback decides from what is known of the buckets there.
+// stores has the store that decides, and its fallback. Without Redis, both are the memory store.
 type stores struct {
 	*process
 	decides, fallback ratelimit.Store

@@ -57,8 +57,7 @@ func simplePath(path string) bool {
 
 var inSimplePath = charactersOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-_.~!$&'()*+,=:@")
 
-// otherForms reports whether a decoded path has other forms of the characters that structure a path, such as the
-// fullwidth slash. Some upstreams replace these forms (NFKC) after decoding.
+// otherForms reports whether a path has other forms (NFKC) of what structures it, such as the fullwidth slash.
 func otherForms(path string) bool {
 	if norm.NFKC.IsNormalString(path) {
 		return false

@@ -49,9 +49,8 @@ type Credential struct {
 
 // Kind returns the kind that is set, nil for none.
 func (c *Credential) Kind() credential.Kind {
-	fields := reflect.ValueOf(*c)
-	for i := range fields.NumField() {
-		if kind, ok := fields.Field(i).Interface().(credential.Kind); ok && !fields.Field(i).IsZero() {
+	for _, field := range reflect.ValueOf(*c).Fields() {
+		if kind, ok := reflect.TypeAssert[credential.Kind](field); ok && !field.IsZero() {
 			return kind
 		}
 	}

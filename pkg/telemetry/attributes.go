@@ -123,8 +123,7 @@ func numbers(a *ratelimit.Applied) []slog.Attr {
 	return attrs
 }
 
-// descriptors returns the keys of the descriptor that the line is about, and a group with others. At DEBUG it has all
-// others, at INFO those that a limit denied, or would have denied.
+// descriptors returns the keys of the descriptor of the line, and the others: at DEBUG all, at INFO those denied.
 func (l *DecisionLog) descriptors(d *decision, q *ratelimit.Query, res *ratelimit.Result,
 	show ratelimit.ClientValues) (own []slog.Attr) {
 	var others []slog.Attr

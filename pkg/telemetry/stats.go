@@ -12,8 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Stats are the statistics of envoyproxy/ratelimit, by its names: those of a rule begin with
-// "ratelimit.service.rate_limit.domain.key_value.".
+// Stats are the statistics of envoyproxy/ratelimit: those of a rule begin with "ratelimit.service.rate_limit.".
 type Stats struct {
 	// Rules returns the active rules, Totals the counters that belong to no rule.
 	Rules  func() *ratelimit.Rules
@@ -21,8 +20,7 @@ type Stats struct {
 	// Loads returns how many times rules were loaded, and how many times they were refused for their mistakes.
 	Loads func() (succeeded, failed uint64)
 	Calls *Calls
-	// Pools return how many connections to a Redis were opened and closed, by the name of the pool: redis_pool, and
-	// redis_per_second_pool for the second Redis. Optional.
+	// Pools return the opened and closed connections of redis_pool and redis_per_second_pool. Optional.
 	Pools map[string]func() (opened, closed uint64)
 }
 

@@ -94,8 +94,7 @@ func (t *Tracing) Start(name string, headers Headers) Span {
 // Headers are the headers of a request. Get returns "" for a header that it does not have. The name is in lower case.
 type Headers interface{ Get(name string) string }
 
-// carrier is the propagation.TextMapCarrier that reads headers. It sets none, because nothing is called on behalf of a
-// request. The propagators of Tracing do not ask for Keys.
+// carrier reads headers (propagation.TextMapCarrier). Nothing is called for a request, and no propagator asks for Keys.
 type carrier struct{ Headers }
 
 func (carrier) Set(string, string) {}

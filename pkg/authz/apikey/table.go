@@ -103,8 +103,7 @@ func (s *Source) load() *table {
 	return noKeys
 }
 
-// table is a set of keys that does not change. It saves memory, for hundreds of thousands of keys: the index holds
-// small numbers into one slice, and keys share equal texts.
+// table is a set of keys that does not change. To save memory, it has small numbers, and keys share equal texts.
 type table struct {
 	strong  map[publicPart]uint32 // by id; an array needs no pointer
 	weak    map[string]uint32     // by id

@@ -34,8 +34,7 @@ type key struct {
 	public     any // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// parseKeys reads a JWK Set. It skips a key that cannot be used, as RFC 7517, 5 demands. A document of another kind is
-// an error. An empty set is not: its issuer has withdrawn all keys.
+// parseKeys reads a JWK Set without unusable keys (RFC 7517, 5). An empty set is valid: all keys were withdrawn.
 func parseKeys(text []byte) (*keySet, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`

@@ -67,8 +67,7 @@ func ParseMetadata(text string) (map[string]any, error) {
 	return metadata, nil
 }
 
-// subscription returns the first request of a stream. It names no version, so that the server always sends its state:
-// a server that was restarted may count its versions from the beginning.
+// subscription returns the first request of a stream, without a version, so that the server always sends its state.
 func subscription(n Node) []byte {
 	b := wire.AppendMessage(nil, requestNode, func(b []byte) []byte {
 		b = wire.AppendText(b, nodeID, wire.ValidText(n.ID))
