@@ -27,7 +27,7 @@ func (r *Request) path() (path, query string, ok bool) {
 // unsafePath reports whether the upstream may read a path, given without its query, differently from this service.
 // Access rules cannot protect such a path (for example CVE-2019-9901 and CVE-2021-29492). Unsafe are dot segments,
 // empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces and control
-// characters. Unsafe are also bytes that are not UTF-8, such as overlong forms of `.` and `/`, and otherForms. Encodings
+// characters. So are bytes that are not UTF-8, such as overlong forms of `.` and `/`, and otherForms. Encodings
 // must be valid and single: %252e is a dot to an upstream that decodes twice.
 func unsafePath(path string) bool {
 	if path == "*" || simplePath(path) { // * is the path of OPTIONS for a whole server
