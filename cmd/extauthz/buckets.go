@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
 // buckets returns the command of the buckets.
@@ -142,7 +143,7 @@ func bucketFlags(c *cobra.Command) *service.BucketQuery {
 		d, err := command.Descriptor(text)
 		q.Entries = nil
 		for _, e := range d.GetEntries() {
-			q.Entries = append(q.Entries, inspect.Entry{Key: e.GetKey(), Value: e.GetValue()})
+			q.Entries = append(q.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
 		return err
 	})

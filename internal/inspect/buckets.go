@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -27,8 +28,7 @@ type Bucket struct {
 	Refused  bool `json:"refused,omitempty"`
 	Replaced bool `json:"replaced,omitempty"`
 	Shadow   bool `json:"shadow,omitempty"`
-	// DeniedSince is the first denial of the present run, as the service has seen it, and Denials their number since. They
-	// are zero if the last request was allowed.
+	// DeniedSince is the first denial of the present run, Denials their number since: zero if the last one was allowed.
 	DeniedSince time.Time `json:"denied_since,omitzero"`
 	Denials     uint64    `json:"denials,omitempty"`
 }
@@ -90,17 +90,11 @@ func (b *Asked) text() string {
 	default:
 		verdict = fmt.Sprintf("denied, fits in %.0f s", math.Ceil(b.RetryAfter))
 	}
-	parts := []string{fmt.Sprintf("%d of %d used (%s, %g s)", b.Used, b.Capacity, b.Algorithm, b.Window),
+	parts := suggest.Parts{fmt.Sprintf("%d of %d used (%s, %g s)", b.Used, b.Capacity, b.Algorithm, b.Window),
 		fmt.Sprintf("costs %d: %s", b.Cost, verdict), fmt.Sprintf("charges %d", b.Charge)}
-	if b.Shadow {
-		parts = append(parts, "in shadow")
-	}
-	if b.Denials > 0 && !b.Fits {
-		parts = append(parts, b.denied())
-	}
-	if b.Quota {
-		parts = append(parts, "a quota")
-	}
+	parts.Add(b.Shadow, "in shadow")
+	parts.Add(b.Denials > 0 && !b.Fits, "%s", b.denied())
+	parts.Add(b.Quota, "a quota")
 	return b.Limit + ": " + strings.Join(parts, ", ")
 }
 

@@ -3,7 +3,6 @@
 package inspect
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -31,8 +32,7 @@ type Explanation struct {
 	// Access and the credentials are those of ext_authz.
 	Access      *AccessRule  `json:"access,omitempty"`
 	Credentials []Credential `json:"credentials,omitempty"`
-	// Descriptors are what the request counts against. Refused means that they are those of `refused`, because the request
-	// has no valid credential.
+	// Descriptors are what the request counts against. Refused means those of `refused`, without a valid credential.
 	Descriptors []Descriptor `json:"descriptors,omitempty"`
 	Refused     bool         `json:"refused,omitempty"`
 
@@ -64,23 +64,20 @@ type AccessRule struct {
 	Scopes  []string `json:"scopes,omitempty"`
 }
 
-// Credential is a credential that the policy accepts, in the order in which it looks for them.
+// Credential is a credential that the policy accepts.
 type Credential struct {
-	Kind  string `json:"kind"`
-	Place string `json:"place"`
-	// Carried means that the request carries it. The policy looks for no other credential then. The fields of a valid one
-	// follow.
-	Carried bool     `json:"carried"`
-	Valid   bool     `json:"valid,omitempty"`
-	Owner   string   `json:"owner,omitempty"`
-	Plan    string   `json:"plan,omitempty"`
-	KeyID   string   `json:"key_id,omitempty"`
-	Scopes  []string `json:"scopes,omitempty"`
+	authz.Tried
+	// Valid means that it is the credential of the identity that follows.
+	Valid  bool     `json:"valid,omitempty"`
+	Owner  string   `json:"owner,omitempty"`
+	Plan   string   `json:"plan,omitempty"`
+	KeyID  string   `json:"key_id,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
 }
 
 // Descriptor is a descriptor and what the rules make of it.
 type Descriptor struct {
-	Entries []Entry `json:"entries"`
+	Entries []descriptors.Entry `json:"entries"`
 	// Matched are the places of the rules that match, one for each entry. Miss is why no rule applies, "" if one does.
 	Matched []string `json:"matched,omitempty"`
 	Miss    string   `json:"miss,omitempty"`
@@ -91,18 +88,7 @@ type Descriptor struct {
 	Buckets   []Asked `json:"buckets,omitempty"`
 }
 
-// Entry is an entry of a descriptor.
-type Entry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
-// Explain decides a message of Envoy with a Dry flow, and explains the decision. rules are the active ones.
-func Explain(ctx context.Context, f *flow.Flow, rules *ratelimit.Rules, m flow.Method, message string) *Explanation {
-	return Explained(m, f.Decide(ctx, m, message), rules)
-}
-
-// Explained returns the explanation of a decision. Only that of a Dry flow has buckets.
+// Explained returns the explanation of a decision by the active rules. Only that of a Dry flow has buckets.
 func Explained(m flow.Method, d *flow.Decided, rules *ratelimit.Rules) *Explanation {
 	e := &Explanation{Service: "ratelimit", Held: d.Delay.Seconds()}
 	if d.Query != nil {
@@ -133,17 +119,16 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 	}
 	d := &p.Decision
 	e.Domain, e.Reason, e.Cause, e.Absent, e.Refused = d.Domain, string(d.Reason), d.Cause, d.Absent, p.Query.Refused
-	if way := p.Way(); way != nil {
-		e.Access = &AccessRule{
-			At: way.Access.Position, Require: way.Access.Require.String(), Scopes: way.Access.Scopes,
+	access, tried := p.Way()
+	if access != nil {
+		e.Access = &AccessRule{At: access.Position, Require: access.Require.String(), Scopes: access.Scopes}
+	}
+	for _, t := range tried {
+		c := Credential{Tried: t}
+		if id := &d.Identity; t.Carried && id.Method == t.Kind {
+			c.Valid, c.Owner, c.Plan, c.KeyID, c.Scopes = true, id.Owner, id.Plan, id.KeyID, id.Scopes
 		}
-		for _, tried := range way.Tried {
-			c := Credential{Kind: tried.Kind, Place: tried.Place, Carried: tried.Carried}
-			if id := &d.Identity; tried.Carried && id.Method == tried.Kind {
-				c.Valid, c.Owner, c.Plan, c.KeyID, c.Scopes = true, id.Owner, id.Plan, id.KeyID, id.Scopes
-			}
-			e.Credentials = append(e.Credentials, c)
-		}
+		e.Credentials = append(e.Credentials, c)
 	}
 	e.explainResult(d.Limits)
 	if e.Verdict = d.Verdict.String(); d.Verdict != authz.Allowed {
@@ -177,10 +162,7 @@ func (e *Explanation) explainResult(res *ratelimit.Result) {
 func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result) (list []Descriptor) {
 	for i := range q.Descriptors {
 		entries := q.Descriptors[i].Entries
-		var d Descriptor
-		for _, entry := range entries {
-			d.Entries = append(d.Entries, Entry{entry.Key, entry.Value})
-		}
+		d := Descriptor{Entries: append([]descriptors.Entry(nil), entries...)} // the query may be used again
 		if rules != nil {
 			d.Matched = rules.Matched(q.Domain, entries)
 			d.Miss = rules.Miss(q.Domain, entries, ratelimit.ShowValues)
@@ -243,8 +225,7 @@ func FromJSON(text []byte) (m flow.Method, message string, err error) {
 	return m, string(b), err
 }
 
-// CheckRequest returns a request of Envoy's filter ext_authz. Envoy also sends method, host and path as headers, so r
-// must have headers that are not nil.
+// CheckRequest returns a request as Envoy sends it, with method, host and path as headers too. r must have Headers.
 func CheckRequest(domain, source string, r *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
 	r.Headers[":method"], r.Headers[":authority"], r.Headers[":path"] = r.GetMethod(), r.GetHost(), r.GetPath()
 	a := &authv3.AttributeContext{
@@ -287,19 +268,11 @@ func (c *Credential) text(e *Explanation) string {
 	case !c.Valid:
 		return "not valid"
 	}
-	parts := []string{"owner " + c.Owner}
-	if c.Plan != "" {
-		parts = append(parts, "plan "+c.Plan)
-	}
-	if c.KeyID != "" {
-		parts = append(parts, "key_id "+c.KeyID)
-	}
-	if c.Scopes != nil {
-		parts = append(parts, fmt.Sprintf("scopes %q", c.Scopes))
-	}
-	if e.Absent != nil {
-		parts = append(parts, "no claim "+strings.Join(e.Absent, ", "))
-	}
+	parts := suggest.Parts{"owner " + c.Owner}
+	parts.Add(c.Plan != "", "plan %s", c.Plan)
+	parts.Add(c.KeyID != "", "key_id %s", c.KeyID)
+	parts.Add(c.Scopes != nil, "scopes %q", c.Scopes)
+	parts.Add(e.Absent != nil, "no claim %s", strings.Join(e.Absent, ", "))
 	return "valid (" + strings.Join(parts, ", ") + ")"
 }
 
@@ -335,24 +308,12 @@ func (d *Descriptor) write(w io.Writer) {
 }
 
 func (e *Explanation) verdict() string {
-	parts := []string{e.Verdict}
-	if e.Reason != e.Verdict {
-		parts = append(parts, e.Reason)
-	}
-	if e.Status != 0 {
-		parts = append(parts, fmt.Sprintf("status %d", e.Status))
-	}
-	if e.RetryAfter > 0 {
-		parts = append(parts, fmt.Sprintf("retry after %d s", e.RetryAfter))
-	}
-	if e.Held > 0 {
-		parts = append(parts, fmt.Sprintf("held for %g s", e.Held))
-	}
-	if e.DecidedBy != "" && e.DecidedBy != "store" {
-		parts = append(parts, "decided by "+e.DecidedBy)
-	}
-	if e.Error != "" {
-		parts = append(parts, e.Error)
-	}
+	parts := suggest.Parts{e.Verdict}
+	parts.Add(e.Reason != e.Verdict, "%s", e.Reason)
+	parts.Add(e.Status != 0, "status %d", e.Status)
+	parts.Add(e.RetryAfter > 0, "retry after %d s", e.RetryAfter)
+	parts.Add(e.Held > 0, "held for %g s", e.Held)
+	parts.Add(e.DecidedBy != "" && e.DecidedBy != "store", "decided by %s", e.DecidedBy)
+	parts.Add(e.Error != "", "%s", e.Error)
 	return strings.Join(parts, ", ") + " (nothing was charged)"
 }

@@ -16,8 +16,7 @@ import (
 // Top has the keys that are hot, near their limit or over it: GET /top, and `extauthz buckets top`.
 type Top struct {
 	ratelimit.HotKeys
-	// ClientValues means that the entries of keys are shown (LOG_CLIENT_VALUES). Otherwise a key has only an ID, which is
-	// another one at each replica.
+	// ClientValues means that keys show their entries (LOG_CLIENT_VALUES). Otherwise each replica has its own IDs.
 	ClientValues bool `json:"client_values"`
 }
 

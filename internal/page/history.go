@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -20,8 +21,7 @@ type counted struct {
 	minutes [minutes]ratelimit.Sum
 }
 
-// History has the last hour of the first 1,000 rules, by the minute. The zero value is empty. It is safe for concurrent
-// use.
+// History has the last hour of the first 1,000 rules, by the minute. It is ready to use, and safe for concurrent use.
 type History struct {
 	// Shadow means that SHADOW_MODE lets all requests pass.
 	Shadow bool
@@ -35,16 +35,8 @@ type History struct {
 
 // Run calls Tick once a minute until ctx is done.
 func (h *History) Run(ctx context.Context, rules func() *ratelimit.Rules) {
-	ticker := time.NewTicker(time.Minute)
-	defer ticker.Stop()
-	for {
-		h.Tick(rules(), time.Now())
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	h.Tick(rules(), time.Now())
+	poll.Every(ctx, time.Minute, func() { h.Tick(rules(), time.Now()) })
 }
 
 // Tick ends a minute. A rule is counted from the first Tick that sees it.

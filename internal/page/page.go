@@ -1,5 +1,4 @@
-// Package page turns what a replica knows of its rules, keys and stores into pages for people: HTML without scripts and
-// without anything from elsewhere.
+// Package page turns what a replica knows of its rules, keys and stores into HTML pages without scripts.
 package page
 
 import (
@@ -42,8 +41,7 @@ type State struct {
 // Figure is a name with its value, and what the value means.
 type Figure struct{ Name, Value, Meaning string }
 
-// Rules are rules of a page. Matching is how many match the filter, of Total. Previous and Next are the numbers of the
-// pages beside it, 0 for none.
+// Rules are rules of a page. Matching is how many match the filter, of Total. Previous and Next are pages, 0 for none.
 type Rules struct {
 	Filter                      string
 	Page, Pages, Previous, Next int

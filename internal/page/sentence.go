@@ -22,24 +22,16 @@ func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
 	if l.Requests > 0 {
 		text = fmt.Sprintf("At most %s per %s ", suggest.Counted(int(l.Requests), "request"), window)
 	}
-	text += whom(r.Path())
-	if l.Algorithm.HasBurst() && l.Burst != l.Requests {
-		text += fmt.Sprintf(", up to %d at once", l.Burst)
-	}
-	if l.MaxDelay > 0 {
-		text += fmt.Sprintf(", held for up to %s if early", time.Duration(l.MaxDelay)*time.Microsecond)
-	}
-	text += " (" + strings.ReplaceAll(l.Algorithm.String(), "_", " ") + ")."
+	parts := suggest.Parts{text, whom(r.Path())}
+	parts.Add(l.Algorithm.HasBurst() && l.Burst != l.Requests, ", up to %d at once", l.Burst)
+	parts.Add(l.MaxDelay > 0, ", held for up to %s if early", time.Duration(l.MaxDelay)*time.Microsecond)
+	parts.Add(true, " (%s).", strings.ReplaceAll(l.Algorithm.String(), "_", " "))
 	if l.Override != nil {
-		text += fmt.Sprintf(" A request or a credential can bring its own limit, up to %d per %s.", l.Override.Max, window)
+		parts.Add(true, " A request or a credential can bring its own limit, up to %d per %s.", l.Override.Max, window)
 	}
-	if r.Node.Quota {
-		text += " Quota: it denies only if all quotas of a request do."
-	}
-	if l.Shadow {
-		text += " In shadow: it never denies."
-	}
-	return text
+	parts.Add(r.Node.Quota, " Quota: it denies only if all quotas of a request do.")
+	parts.Add(l.Shadow, " In shadow: it never denies.")
+	return strings.Join(parts, "")
 }
 
 // whom returns which requests a rule counts, and which share a bucket: "for each owner where plan is gold".

@@ -1,3 +1,2 @@
-// Package poll repeats what has to be looked at again. It follows files: it reads them until two readings agree, and
-// reports their bytes. The caller decides what a change means.
+// Package poll repeats what has to be looked at again: above all files, until two readings agree.
 package poll

@@ -43,8 +43,7 @@ type File struct {
 // Generation is a short hash of the content, or of the reason why there is none.
 func (f *File) Generation() string { return hex.EncodeToString(f.hash[:6]) }
 
-// Read returns the bytes of a regular file, but at most maxSize+1 of them. It returns ErrNotRegular with the info of
-// another file.
+// Read returns at most maxSize+1 bytes of a regular file. It returns ErrNotRegular with the info of another file.
 func Read(path string, maxSize int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path) // before Open, because opening a named pipe waits for a writer
 	if err == nil && !info.Mode().IsRegular() {
@@ -67,8 +66,7 @@ func Read(path string, maxSize int64) ([]byte, fs.FileInfo, error) {
 	return content.Bytes(), info, err
 }
 
-// readAgain reads a file. It does not read the bytes of a file that cannot have changed since an earlier reading, and
-// keeps one copy of bytes that are the same.
+// readAgain reads a file, unless it cannot have changed since the last reading. It keeps one copy of equal bytes.
 func readAgain(path string, maxSize int64, last File) File {
 	f := File{Name: path, at: time.Now()}
 	f.Place, _ = filepath.EvalSymlinks(path)
@@ -95,10 +93,8 @@ func readAgain(path string, maxSize int64, last File) File {
 }
 
 // renamedAfter reports whether a file, or the link to it, was renamed into place after it was last written. A rename
-// changes the directory; a write to a file does not. So the directory of a renamed file is newer than the file.
-//
-// A rename within the same tick of the file system's clock (1 to 10 ms) as the write is not detected. That costs a
-// delay at most.
+// changes the directory; a write to a file does not. So the directory of a renamed file is newer than the file. A
+// rename in the same tick of the file system's clock (1 to 10 ms) is not detected, which costs a delay at most.
 func renamedAfter(written time.Time, f File) bool {
 	return f.Place != "" && slices.ContainsFunc([]string{f.Name, f.Place}, func(name string) bool {
 		dir, err := os.Stat(filepath.Dir(name))

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Interval is the time between two readings. A change counts when two readings in a row agree, so it takes effect
-// within two intervals. Change notifications of the kernel are not used: they miss changes on network file systems and
-// behind the links of a ConfigMap or Secret.
+// Interval is the time between two readings. A change counts when two readings in a row agree. Notifications of the
+// kernel are not used: they miss changes on network file systems and behind the links of a ConfigMap or Secret.
 const Interval = 500 * time.Millisecond
 
 // Follower reads files again and again. Use New. Only Reload may be called from several goroutines at once.
@@ -27,8 +26,7 @@ type Reading struct {
 	Err   error
 }
 
-// New returns a follower of the files that list returns at each reading. It reads maxSize+1 bytes of a file at most, so
-// that the caller can report a larger file.
+// New returns a follower of the files that list returns. It reads at most maxSize+1 bytes of each, to show larger ones.
 func New(maxSize int64, list func() ([]string, error)) *Follower {
 	return &Follower{list: list, maxSize: maxSize, requests: make(chan struct{}, 1)}
 }
@@ -63,8 +61,7 @@ func (f *Follower) Load() Reading {
 }
 
 // Run reads the files at each Interval until the context is done. It calls report for each reading that agrees with the
-// one before it, also if nothing has changed. requested is true for the first reading after Reload, which does not have
-// to agree.
+// one before it, even without a change. The first reading after Reload is requested, and does not have to agree.
 func (f *Follower) Run(ctx context.Context, report func(r Reading, requested bool)) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()

@@ -7,36 +7,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
-	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
-	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// authorization answers Check. The policies name the issuers whose tokens the verifier accepts.
-type authorization struct {
-	authorizer *authz.Authorizer
-	tokens     *jwt.Verifier
-	log        *slog.Logger
-
-	hopsLog logLimiter // by UntrustedHops: two for each domain with a policy
-}
-
-func newAuthorization(
-	s *settings.Settings, live *rules.Live, keys *apikey.Keys, now func() time.Time, log *slog.Logger,
-) *authorization {
-	a := &authorization{log: log}
+// openAuthorization makes what answers Check, and the verifier of tokens. The policies name the issuers of tokens.
+func (r *activeRules) openAuthorization() {
+	s, log := r.Settings, r.log
 	var transport http.RoundTripper // nil is the default
-	if now != nil {
+	if r.Clock != nil {
 		transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("nothing is fetched while the clock is virtual")
 		}}
 	}
-	a.tokens = jwt.New(jwt.Config{Now: now, Transport: transport, OnReading: func(r jwt.Reading) {
+	r.tokens = jwt.New(jwt.Config{Now: r.now(), Transport: transport, OnReading: func(r jwt.Reading) {
 		message := "cannot read the keys of an issuer; its previous keys stay active"
 		if r.Keys == 0 {
 			message = "cannot read the keys of an issuer; it has no keys yet, so requests with its tokens get 503"
@@ -47,36 +34,32 @@ func newAuthorization(
 		}
 		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
-	a.authorizer = authz.New(authz.Config{
-		Policies: live.Policies, Domain: s.Authorization.Domain,
-		Checkers: map[string]credential.Checker{apikey.Name: keys, jwt.Name: a.tokens},
+	r.authorizer = authz.New(authz.Config{
+		Policies: r.live.Policies, Domain: s.Authorization.Domain,
+		Checkers: map[string]credential.Checker{apikey.Name: r.keys.keys, jwt.Name: r.tokens},
 		Headers:  s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
-		OnUntrustedHops: a.warnOfHops,
+		OnUntrustedHops: warnOfHops(log),
 	})
-	return a
 }
 
-// setIssuers makes the issuers of policies known before the policies are used.
-func (a *authorization) setIssuers(p *authz.Policies) {
-	a.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](p))
-}
-
-// warnOfHops warns that a policy with trusted_hops uses an address that a client may have chosen. It warns once a
-// minute for each domain and reason.
-func (a *authorization) warnOfHops(h authz.UntrustedHops) {
-	if !a.hopsLog.allow(fmt.Sprint(h)) {
-		return
+// warnOfHops returns a function that warns of an address that a client may have chosen, once a minute each.
+func warnOfHops(log *slog.Logger) func(authz.UntrustedHops) {
+	var logged logLimiter // two for each domain with a policy
+	return func(h authz.UntrustedHops) {
+		if !logged.allow(fmt.Sprint(h)) {
+			return
+		}
+		if h.Absent {
+			log.Warn("a request has no x-forwarded-for, so trusted_hops uses the address of the peer; "+
+				"over HTTP, add x-forwarded-for to allowed_headers of Envoy's ext_authz filter; "+
+				"over gRPC, set use_remote_address: true in Envoy's connection manager "+
+				"(logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
+			return
+		}
+		log.Warn("x-forwarded-for does not end with the address of the peer, "+
+			"so trusted_hops counts from an address that the peer may have forged; "+
+			"set use_remote_address: true in Envoy's connection manager, without skip_xff_append, "+
+			"and count this Envoy in trusted_hops (logged once a minute; see extauthz_authz_untrusted_hops_total)",
+			"domain", h.Domain)
 	}
-	if h.Absent {
-		a.log.Warn("a request has no x-forwarded-for, so trusted_hops uses the address of the peer; "+
-			"over HTTP, add x-forwarded-for to allowed_headers of Envoy's ext_authz filter; "+
-			"over gRPC, set use_remote_address: true in Envoy's connection manager "+
-			"(logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
-		return
-	}
-	a.log.Warn("x-forwarded-for does not end with the address of the peer, "+
-		"so trusted_hops counts from an address that the peer may have forged; "+
-		"set use_remote_address: true in Envoy's connection manager, without skip_xff_append, "+
-		"and count this Envoy in trusted_hops (logged once a minute; see extauthz_authz_untrusted_hops_total)",
-		"domain", h.Domain)
 }

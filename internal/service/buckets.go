@@ -19,10 +19,10 @@ import (
 
 // BucketQuery names buckets: those of a descriptor, of an API key, or of a rule. One of the three is set.
 type BucketQuery struct {
-	Domain  string          `json:"domain"`
-	Entries []inspect.Entry `json:"entries,omitempty"`
-	KeyID   string          `json:"key_id,omitempty"`
-	Rule    string          `json:"rule,omitempty"`
+	Domain  string              `json:"domain"`
+	Entries []descriptors.Entry `json:"entries,omitempty"`
+	KeyID   string              `json:"key_id,omitempty"`
+	Rule    string              `json:"rule,omitempty"`
 }
 
 // Buckets are the buckets that a BucketQuery names.
@@ -76,15 +76,11 @@ func (r *requests) find(ctx context.Context, q BucketQuery) (found []ratelimit.L
 		}
 		return found, note, err
 	}
-	entries := make([]descriptors.Entry, len(q.Entries))
-	for i, e := range q.Entries {
-		entries[i] = descriptors.Entry(e)
-	}
-	found = rules.Locate(q.Domain, entries, ownLimits(r.live, r.keys.keys)(q.Domain, entries))
+	found = rules.Locate(q.Domain, q.Entries, ownLimits(r.live, r.keys.keys)(q.Domain, q.Entries))
 	if len(found) > 0 {
 		return found, "", nil
 	}
-	if miss := rules.Miss(q.Domain, entries, ratelimit.ShowValues); miss != "" {
+	if miss := rules.Miss(q.Domain, q.Entries, ratelimit.ShowValues); miss != "" {
 		return nil, "", errors.New(miss)
 	}
 	return nil, "", errors.New("the rule that matches is unlimited, so it has no buckets")
@@ -160,8 +156,7 @@ func opened(t bucket.Take) bucket.Take {
 // commandPatience bounds a call of Redis by a command.
 const commandPatience = 5 * time.Second
 
-// Reset empties the buckets of a descriptor in Redis, and returns what they held before. Replicas do not restore what
-// they remember of an emptied bucket.
+// Reset empties the buckets of a descriptor in Redis, also for all replicas, and returns what they held before.
 func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, error) {
 	found, _, err := o.find(ctx, q)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/certs"
 )
 
-// certificates are the certificates and authorities in files that the service reads again for each connection, by
-// their names in metrics. It logs each change of the files.
+// certificates are those in files, by their names in metrics. Each connection reads them again, and logs changes.
 type certificates struct {
 	log     *slog.Logger
 	clients map[string]*certs.Client
@@ -37,8 +36,7 @@ func newCertificates(log *slog.Logger) *certificates {
 	return &certificates{log, map[string]*certs.Client{}, map[string]certificateFiles{}}
 }
 
-// client reads the files of connections to a server: redis or xds. Connections to several servers of one name have the
-// same files.
+// client reads the files of connections to a server: redis or xds. All servers of one name have the same files.
 func (c *certificates) client(server string, f certs.ClientFiles) (*certs.Client, error) {
 	if known := c.clients[server]; known != nil {
 		return known, nil

@@ -65,8 +65,7 @@ func (c Client) Call(ctx context.Context, method string, req, res proto.Message)
 	return fmt.Errorf("%s refuses the request: %s (%s)", c.Address, message, status.Code(err))
 }
 
-// ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
-// services. Otherwise it returns an error with the cause and the remedy.
+// ProbeGRPC returns nil if grpc.health.v1 of the service reports SERVING for name, "" for all services.
 func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -110,9 +109,8 @@ func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout t
 	return nil
 }
 
-// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to a
-// service on this machine, so it accepts every certificate. Where clients need a certificate, it shows that of the
-// service.
+// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to this
+// machine, so it accepts every certificate. Where clients need one, it shows that of the service.
 func probeCredentials(t settings.TLS) (credentials.TransportCredentials, error) {
 	if !t.Use {
 		return insecure.NewCredentials(), nil

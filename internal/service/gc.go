@@ -22,8 +22,7 @@ const (
 	memoryPercent = 90 // of the container's memory limit; above it, Go collects more often
 )
 
-// tuneGC sets GOGC and GOMEMLIMIT unless the operator has set them. GOGC follows the heap until ctx is done. It returns
-// the memory limit, or math.MaxInt64 for none.
+// tuneGC sets GOGC, until ctx is done, and GOMEMLIMIT, unless they are set. limit is math.MaxInt64 for none.
 func tuneGC(ctx context.Context, log *slog.Logger) (limit int64) {
 	limit = debug.SetMemoryLimit(-1) // GOMEMLIMIT
 	if os.Getenv("GOMEMLIMIT") == "" {

@@ -17,11 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/extauthz/extauthz/internal/certs"
-	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of the certificate and of the clients'
-// authorities again.
+// grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of its certificates again.
 type grpcTLS struct {
 	pair    *certs.Pair
 	clients *certs.Authorities // nil if clients need no certificate
@@ -31,36 +29,35 @@ type grpcTLS struct {
 	logged  logLimiter
 }
 
-// openGRPCTLS reads the files. It returns nil if the listener has no TLS.
-func openGRPCTLS(s *settings.Settings, files *certificates, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS,
-	err error) {
+// openGRPCTLS reads the files, if the listener has TLS.
+func (p *process) openGRPCTLS() (err error) {
+	s, files := p.Settings, p.files
 	if !s.TLS.Use {
-		return nil, nil //nolint:nilnil // nil is a listener without TLS
+		return nil
 	}
-	t = &grpcTLS{name: s.TLS.ClientSAN, log: log}
+	t := &grpcTLS{name: s.TLS.ClientSAN, log: p.log}
 	if t.pair, err = certs.ReadPair(s.TLS.Cert, s.TLS.Key, files.report("grpc_server")); err != nil {
-		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
+		return fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
 	files.files["grpc_server"] = t.pair
 	if s.TLS.ClientCA != "" {
 		if t.clients, err = certs.ReadAuthorities(s.TLS.ClientCA, files.report("grpc_client_ca")); err != nil {
-			return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
+			return fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 		}
 		files.files["grpc_client_ca"] = t.clients
 	}
-	t.counts = promauto.With(r).NewCounterVec(prometheus.CounterOpts{
+	t.counts = promauto.With(p.registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "extauthz_tls_handshakes_total", Help: "TLS handshakes of the gRPC listener by result; ok for successful ones.",
 	}, []string{"result"})
 	for _, result := range handshakeResults {
 		t.counts.WithLabelValues(result)
 	}
-	return t, nil
+	p.tls = t
+	return nil
 }
 
-// listener returns l with TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for
+// tlsListener has TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for
 // clients. The deadline that the server sets bounds the handshake, and the guard counts the connection from Accept on.
-func (t *grpcTLS) listener(l net.Listener) net.Listener { return &tlsListener{l, t, t.config()} }
-
 type tlsListener struct {
 	net.Listener
 	tls    *grpcTLS
@@ -81,8 +78,7 @@ func (t *grpcTLS) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2"},
-		// Sessions are not resumed, because a resumed one would not be verified by the current authorities. Envoy makes few
-		// connections.
+		// Sessions are not resumed, because a resumed one would not be verified by the current authorities.
 		SessionTicketsDisabled: true,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			cfg := t.config()
@@ -152,8 +148,7 @@ func (c *tlsConn) handshake() {
 	}
 }
 
-// handshakeApart makes the handshake in a goroutine of its own. It needs a large stack, and one that had grown would
-// remain with the connection while it is idle.
+// handshakeApart makes the handshake in another goroutine: its large stack must not stay with an idle connection.
 func (c *tlsConn) handshakeApart() (err error) {
 	var panicked any
 	done := make(chan struct{})
@@ -169,8 +164,7 @@ func (c *tlsConn) handshakeApart() (err error) {
 	return err
 }
 
-// maxHandshake bounds what a client sends before the handshake ends. crypto/tls takes 256 kB of certificates from a
-// client that is not known yet. Chains of Envoys have a few kilobytes.
+// maxHandshake bounds what a client sends before the handshake ends. crypto/tls takes 256 kB from any client.
 const maxHandshake = 64 << 10
 
 var errLargeHandshake = errors.New("the client sends more than 64 KiB in its handshake")

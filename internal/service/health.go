@@ -20,12 +20,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// healthNames are the services of grpc.health.v1: "" for all, the short name of envoyproxy/ratelimit, and the full
-// names.
+// healthNames are the services of grpc.health.v1: all, the name in envoyproxy/ratelimit, and the full names.
 var healthNames = []string{"", "ratelimit", rls.ServiceName, auth.ServiceName}
 
-// health reports over gRPC and HTTP whether this replica accepts requests: while all its conditions hold. After
-// Shutdown it stays NOT_SERVING.
+// health reports whether this replica accepts requests: while all conditions hold, and never after Shutdown.
 type health struct {
 	*grpchealth.Server
 

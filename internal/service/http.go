@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,8 +65,7 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	return servers
 }
 
-// mainHandler serves /json, which decides, and /quota, which shows a client its quota. /healthcheck and /readyz report
-// whether this replica accepts requests, and /livez always answers.
+// mainHandler serves /json, which decides, /quota, which shows a client its quota, and health.
 func mainHandler(serveJSON http.Handler, serveQuota http.HandlerFunc, h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", serveJSON)
@@ -94,10 +95,8 @@ func (r *requests) debugHandler(withProfiles bool) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/rlconfig", r.source.serve)
-	r.addHot(mux)
+	r.addAnswers(mux)
 	mux.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("POST /explain", r.serveExplain)
-	mux.HandleFunc("POST /buckets", r.serveBuckets)
 	mux.Handle("/debug/pprof/", profiles)
 	addHealth(mux, r.ready)
 	r.addPages(mux, index)
@@ -116,8 +115,7 @@ func metricsHandler(registry *prometheus.Registry, path string) http.Handler {
 	})
 }
 
-// profilesHandler serves profiles (net/http/pprof). Only this machine may read them, because they show what is in
-// memory and cost time.
+// profilesHandler serves profiles (net/http/pprof), only to this machine: they show its memory and cost time.
 func profilesHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -164,4 +162,35 @@ func shutDown(timeout time.Duration, log *slog.Logger, g transport, servers []we
 			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)
 		}
 	}
+}
+
+// notFromPages returns a handler that refuses what a web page of another site makes the browser of an operator send,
+// also to loopback. With DNS rebinding, it is the same site to the browser, but with another Host. /check must not be
+// behind this handler: its headers are those of a client of Envoy.
+func notFromPages(on net.Listener, next http.HandlerFunc) http.Handler {
+	loopback := !reachable(on)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site":
+			http.Error(w, "This address does not answer requests that a page of another site makes a browser send "+
+				"(Sec-Fetch-Site: cross-site). Open the address itself.", http.StatusForbidden)
+		case loopback && !isLoopbackName(r.Host):
+			http.Error(w, "This port is on loopback, and answers only to the Host localhost or an address such as 127.0.0.1, "+
+				"so that no web page reaches it by another name. Ask for http://localhost, or have the proxy send this Host.",
+				http.StatusForbidden)
+		default:
+			next(w, r)
+		}
+	})
+}
+
+// isLoopbackName reports whether a Host names this machine. An empty one does: no browser sends it.
+func isLoopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	address, err := netip.ParseAddr(host)
+	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		err == nil && address.Unmap().IsLoopback()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,47 +12,57 @@ import (
 
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/inspect"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // Explain returns why a message of Envoy would pass now or not. It changes nothing.
 func (r *requests) Explain(ctx context.Context, m flow.Method, message string) *inspect.Explanation {
-	return inspect.Explain(ctx, r.Flow.Dry(r.check.authorizer.Dry()), r.live.Limits(), m, message)
+	return inspect.Explained(m, r.Flow.Dry(r.authorizer.Dry()).Decide(ctx, m, message), r.live.Limits())
 }
 
-// serveExplain serves /explain on the debug listener: a request of Envoy in JSON.
-func (r *requests) serveExplain(w http.ResponseWriter, request *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
-	if err != nil {
-		http.Error(w, "the request could not be read: "+err.Error(), http.StatusBadRequest)
-		return
+// addAnswers adds the debug pages in JSON. Lists of keys have values of clients only with LOG_CLIENT_VALUES.
+func (r *requests) addAnswers(mux *http.ServeMux) {
+	show := ratelimit.ClientValues(r.Settings.Telemetry.LogClientValues)
+	add := func(pattern string, answer func(ctx context.Context, body io.Reader) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, request *http.Request) {
+			value, err := answer(request.Context(), http.MaxBytesReader(w, request.Body, rls.MaxJSON))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			w.Header().Set("content-type", "application/json")
+			out := json.NewEncoder(settings.HideSecrets(w))
+			out.SetIndent("", "  ")
+			_ = out.Encode(value) // an error means that the operator has gone
+		})
 	}
-	m, message, err := inspect.FromJSON(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, r.Explain(request.Context(), m, message))
-}
-
-// serveBuckets serves /buckets on the debug listener: a BucketQuery in JSON.
-func (r *requests) serveBuckets(w http.ResponseWriter, request *http.Request) {
-	var q BucketQuery
-	d := json.NewDecoder(http.MaxBytesReader(w, request.Body, rls.MaxJSON))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
-		http.Error(w, "want a query of buckets in JSON: "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	shown, err := r.Buckets(request.Context(), q, r.fallback)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, shown)
+	add("GET /top", func(context.Context, io.Reader) (any, error) { return inspect.NewTop(r.limiter, show), nil })
+	add("GET /shadow", func(context.Context, io.Reader) (any, error) { return inspect.NewShadow(r.limiter, show), nil })
+	add("POST /explain", func(ctx context.Context, body io.Reader) (any, error) {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return nil, fmt.Errorf("the request could not be read: %w", err)
+		}
+		m, message, err := inspect.FromJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		return r.Explain(ctx, m, message), nil
+	})
+	add("POST /buckets", func(ctx context.Context, body io.Reader) (any, error) {
+		var q BucketQuery
+		d := json.NewDecoder(body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&q); err != nil {
+			return nil, fmt.Errorf("want a query of buckets in JSON: %w", err)
+		}
+		return r.Buckets(ctx, q, r.fallback)
+	})
 }
 
 // Offline decides requests as the service would, without serving.
@@ -60,8 +71,7 @@ type Offline struct{ *requests }
 // OfflineConfig are the settings of an Offline.
 type OfflineConfig struct {
 	Config
-	// Rules are paths of rule files. None means those that the settings name; the buckets are then those of Redis, if the
-	// settings name one.
+	// Rules are paths of rule files. Default: those of the settings, with the buckets of their Redis if they name one.
 	Rules []string
 	Stdin io.Reader
 }
@@ -107,7 +117,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	}
 	r, err := openRequests(ctx, rules)
 	if err != nil {
-		rules.check.tokens.Close()
+		rules.tokens.Close()
 		stores.close()
 		return nil, err
 	}
@@ -125,7 +135,7 @@ func (o *Offline) SetKeys(keys map[string]apikey.Record) {
 }
 
 // ReadKeys reads the keys of issuers again, as a service does from time to time. A virtual clock that leaps needs it.
-func (o *Offline) ReadKeys() { o.check.tokens.Refresh() }
+func (o *Offline) ReadKeys() { o.tokens.Refresh() }
 
 // Active returns the rules by which it decides.
 func (o *Offline) Active() *rules.Active { return o.live.Active() }
@@ -133,6 +143,6 @@ func (o *Offline) Active() *rules.Active { return o.live.Active() }
 // Close closes what was opened.
 func (o *Offline) Close() {
 	o.requests.close()
-	o.check.tokens.Close()
+	o.tokens.Close()
 	o.stores.close()
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -61,21 +62,22 @@ func ServerSecret(k settings.Keys) (*apikey.Secret, error) {
 	return secret, nil
 }
 
-// openKeys loads the keys that the settings name, and the key of the sample if that is served. Its error names what the
-// operator has to fix. If Redis is unreachable, openKeys returns without its keys, and they are loaded when Redis
-// answers.
+// openKeys loads the keys that the settings name, or the key of the sample. Its error names what the operator has to
+// fix. If Redis is unreachable, openKeys returns without its keys. They are loaded when Redis answers.
 func openKeys(
 	ctx context.Context, s *settings.Settings, rules *loadedRules, now func() time.Time, log *slog.Logger,
 ) (*keySource, error) {
-	k := &keySource{log: log, path: s.Keys.File}
 	secret, err := secretFor(s, rules)
 	if err != nil {
 		return nil, err
 	}
-	k.secret = secret
+	k := &keySource{log: log, path: s.Keys.File, secret: secret}
 	k.keys = apikey.New(apikey.Config{Secret: secret, Now: now, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
 	if rules.sample {
-		k.demo.Replace([]apikey.Record{demoKey(secret)})
+		k.demo.Replace([]apikey.Record{{ // it is served on loopback only
+			ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
+			Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
+		}})
 	}
 	if s.Keys.File != "" {
 		k.watcher = keyfile.NewWatcher(s.Keys.File, &k.file)
@@ -107,16 +109,7 @@ func secretFor(s *settings.Settings, rules *loadedRules) (*apikey.Secret, error)
 	return apikey.NewSecret(apikey.NewServerSecret(), "")
 }
 
-// demoKey is the key of the sample, which is served on loopback only.
-func demoKey(secret *apikey.Secret) apikey.Record {
-	return apikey.Record{
-		ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
-		Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
-	}
-}
-
-// checkPolicies logs an error if reloaded policies require API keys and none are configured. At the start, Run returns
-// that error.
+// checkPolicies logs an error if reloaded policies require API keys and none are configured, as at the start.
 func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *settings.Settings, sample bool) {
 	if usesKeys(policies) && !s.Keys.Configured() && !sample {
 		k.log.Error("the reloaded rules require API keys, and none are configured, so every key is refused; " +
@@ -141,8 +134,7 @@ const (
 	firstKeysLoad   = 3 * time.Second
 )
 
-// RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself. The stores of buckets have
-// the same files and report their changes.
+// RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself, and reports no changes.
 func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (*rediskeys.Store, error) {
 	cfg, err := redisConfig(s, &s.Redis.Main, newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -186,25 +178,17 @@ func (k *keySource) confirm(at time.Time) {
 	k.shared.EndAt(end)
 }
 
-// run follows the keys until ctx is done, and then closes the connections to Redis.
-func (k *keySource) run(ctx context.Context) error {
-	var all sync.WaitGroup
+// follow follows the keys until ctx is done, and then closes the connections to Redis.
+func (k *keySource) follow(ctx context.Context, group *errgroup.Group) {
 	if k.watcher != nil {
-		all.Go(func() { k.watcher.Run(ctx, k.changed) })
+		group.Go(func() error { k.watcher.Run(ctx, k.changed); return nil })
 	}
 	if k.store != nil {
-		k.store.Follow(ctx, k.generation, k.polled)
+		group.Go(func() error {
+			k.store.Follow(ctx, k.generation, k.polled)
+			return k.store.Close()
+		})
 	}
-	all.Wait()
-	return k.close()
-}
-
-// close closes the connections to Redis.
-func (k *keySource) close() error {
-	if k.store != nil {
-		return k.store.Close()
-	}
-	return nil
 }
 
 // ownLimits returns a function that returns the limit of the API key that a descriptor of a policy names; nil for none.

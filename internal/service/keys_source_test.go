@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -38,11 +40,11 @@ func serveKeys(t *testing.T, env *settings.Settings, rules *loadedRules) (*keySo
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- k.run(ctx) }()
+	var group errgroup.Group
+	k.follow(ctx, &group)
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := group.Wait(); err != nil {
 			t.Error(err)
 		}
 	})

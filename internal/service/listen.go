@@ -54,7 +54,7 @@ func listen(s *settings.Settings, t *grpcTLS, b bounds) (l listeners, err error)
 			return l, err
 		}
 		if port.name == "grpc" && t != nil {
-			listener = t.listener(listener)
+			listener = &tlsListener{listener, t, t.config()}
 		}
 		l.guarded[port.name] = guard.New(listener, b[port.name])
 	}
@@ -116,8 +116,7 @@ func (a tcpAddress) listen() (net.Listener, error) {
 // maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
 const maxSocketPath = 107
 
-// listenUnix listens on a socket that all users can open, because Envoy may run in another container under another
-// user. It removes a socket that an earlier process left behind.
+// listenUnix listens on a socket that all users can open, as Envoy may run as another. It replaces one left behind.
 func listenUnix(path string) (net.Listener, error) {
 	fail := func(format string, args ...any) (net.Listener, error) {
 		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))
@@ -164,8 +163,7 @@ func reason(err error) error {
 	return err
 }
 
-// onLoopback returns settings that listen on loopback only and send no statistics. They are for the sample, because no
-// operator has configured it.
+// onLoopback returns settings for the sample: they listen on loopback only, and send no statistics.
 func onLoopback(s *settings.Settings) *settings.Settings {
 	local := *s
 	local.Listeners.Host, local.Listeners.GRPCHost, local.Listeners.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
@@ -213,8 +211,7 @@ func reachable(l net.Listener) bool {
 }
 
 const (
-	// Connections may take an eighth of the memory limit, and requests in flight a quarter. The rest is for buckets, rules
-	// and keys.
+	// Connections may take an eighth of the memory limit, and requests in flight a quarter.
 	connectionShare, requestShare = 8, 4
 	// connectionSize is the memory of a connection without requests.
 	connectionSize = 48 << 10

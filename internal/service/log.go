@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -99,19 +98,10 @@ func visible(r rune) rune {
 	return unicode.ReplacementChar
 }
 
-// logAlways logs at level INFO whatever LOG_LEVEL is, because it skips the logger's check of the level.
-func logAlways(log *slog.Logger, message string, args ...any) {
-	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
-	record.Add(args...)
-	// like slog: an error of the log has no other place
-	_ = log.Handler().Handle(context.Background(), record)
-}
-
 // logInterval is how often the log repeats a line that requests can cause.
 const logInterval = time.Minute
 
-// logLimiter allows a line that requests can cause once in logInterval for each key. There must be few keys. The zero
-// value is ready, and safe for concurrent use.
+// logLimiter allows a line once in logInterval for each of few keys. It is ready to use, and safe for concurrent use.
 type logLimiter struct{ last sync.Map } // string -> time.Time
 
 // allow reports whether to log the line of key now.

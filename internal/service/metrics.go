@@ -113,16 +113,16 @@ func (m *metrics) collectDecisions(to samples) {
 func (m *metrics) collectAuthorization(to samples) {
 	decisions := to.counter("authz_decisions_total",
 		"Decisions of ext_authz by reason. The domain is empty if it has no policy.", "domain", "reason")
-	m.check.authorizer.EachDecision(func(domain string, r reply.Reason, n uint64) { decisions(n, domain, string(r)) })
+	m.authorizer.EachDecision(func(domain string, r reply.Reason, n uint64) { decisions(n, domain, string(r)) })
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")
-	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
+	m.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
 		failures(n, string(r), string(answer))
 	})
 	to.counter("authz_untrusted_hops_total",
 		"Requests whose x-forwarded-for did not end with the address of the peer, where the policy has "+
-			"trusted_hops.")(m.check.authorizer.UntrustedHops())
+			"trusted_hops.")(m.authorizer.UntrustedHops())
 	queue := m.queue.Stats()
 	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
 	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
@@ -134,7 +134,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.",
 		"source")
 	issuerFailures := to.counter("jwks_failures_total", "Failed attempts to read the keys of an issuer.", "source")
-	for _, s := range m.check.tokens.Sources() {
+	for _, s := range m.tokens.Sources() {
 		issuerKeys(float64(s.Keys), s.Name)
 		if !s.LastSuccess.IsZero() {
 			issuerRead(float64(s.LastSuccess.UnixNano())/1e9, s.Name)
@@ -189,8 +189,7 @@ func (m *metrics) collectRedis(to samples) {
 	to.gauge("store_up", "1 while every Redis answers, else 0.")(number(all))
 }
 
-// collectKnown sends what is done with the last known states of the buckets in Redis. It returns the figures of the
-// memory that has them.
+// collectKnown sends what is done with the known states of buckets in Redis, and returns the figures of their memory.
 func (m *metrics) collectKnown(to samples) table.Stats {
 	s := m.known.Stats()
 	units := to.counter("fallback_units_total",
@@ -234,8 +233,7 @@ func (m *metrics) collectRules(to samples) {
 	active := m.live.Active()
 	to.gauge("config_info", "1 for the hash of the active rules.", "generation")(1, active.Set.Generation)
 
-	// The limits have the names that clients see. Where rules or their limits have a name in common, it is that of the
-	// first.
+	// The limits have the names that clients see. Of several with one name, the first counts.
 	limit := to.gauge("rule_limit",
 		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
 	window := to.gauge("rule_window_seconds", "Window of an active limit in seconds.", "domain", "rule", "limit")

@@ -61,9 +61,9 @@ extauthz_rule_window_seconds{domain="shop",limit="path-1000-a-1-hour",rule="path
 func TestUndecidedReasons(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	u := newUndecided(slog.New(slog.DiscardHandler), registry)
+	observe := observeUndecided(slog.New(slog.DiscardHandler), registry)
 	for _, reason := range []string{"OOM", "OOM", "client:key", "more of it"} {
-		u.observe(&bucket.ScriptError{Code: reason})
+		observe(&bucket.ScriptError{Code: reason})
 	}
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

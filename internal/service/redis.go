@@ -44,8 +44,7 @@ func login(auth string) (user, password string) {
 	return "", auth
 }
 
-// redisTLS returns the TLS configuration of each connection to a Redis. nil means that the URL decides: no TLS, or that
-// of rediss://.
+// redisTLS returns the TLS configuration of each connection to a Redis; nil if its URL decides that alone.
 func redisTLS(shared *settings.Redis, r *settings.RedisServer, files *certificates) (func() *tls.Config, error) {
 	plain := shared.CACert == "" && shared.Cert == "" && !shared.SkipHostname
 	if !r.UsesTLS() || plain && !r.TLS && r.SocketType != "tls" {
@@ -131,8 +130,7 @@ func (st *stores) watch(ctx context.Context, report func(up bool)) {
 	})
 }
 
-// RedisConfig returns how a command reaches the Redis, or the two, of the settings. It switches off the log of the
-// client library, because the command prints the errors.
+// RedisConfig returns how a command reaches the Redis of the settings, without the log of the client library.
 func RedisConfig(s *settings.Settings) (redisstore.Config, error) {
 	log := slog.New(slog.DiscardHandler)
 	redisstore.Log(log)

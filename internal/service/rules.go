@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -30,8 +33,7 @@ type loadedRules struct {
 	problems   rules.Problems // of first
 }
 
-// loadRules loads the rules that the settings name. Rules of an xDS server are awaited until ctx is done. Its error
-// lists all mistakes, or reports a missing directory.
+// loadRules loads the rules that the settings name, and awaits those of an xDS server. Its error lists all mistakes.
 func loadRules(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger) (l *loadedRules,
 	err error) {
 	l = &loadedRules{kind: "directory"}
@@ -82,8 +84,7 @@ func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
 	}
 }
 
-// ruleSource follows the source of the rules and activates them. It keeps what /rlconfig and the metrics report of
-// them.
+// ruleSource follows the source of the rules and activates them. /rlconfig and the metrics read it.
 type ruleSource struct {
 	*loadedRules
 	live     *rules.Live
@@ -119,7 +120,7 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	case l.problems.HasErrors():
 		r.refuse(r.changeLog(l.first.Generation), l.problems)
 	case l.first.Generation != "":
-		r.accept(r.log, l.first, l.problems)
+		r.accept(r.log, l.first, l.problems, nil)
 	}
 	return r
 }
@@ -133,10 +134,7 @@ func (r *ruleSource) update(u rules.Update) {
 	}
 	c := rules.Compare(r.live.Active().Set, u.Set)
 	c = rules.Changes{Added: firstNames(c.Added), Removed: firstNames(c.Removed), Changed: firstNames(c.Changed)}
-	r.accept(log, u.Set, u.Problems)
-	r.mu.Lock()
-	r.changes = &c
-	r.mu.Unlock()
+	r.accept(log, u.Set, u.Problems, &c)
 	log.Warn("rules reloaded", "added", c.Added, "removed", c.Removed, "changed", c.Changed)
 }
 
@@ -168,13 +166,13 @@ func (r *ruleSource) changeLog(generation string) *slog.Logger {
 	return log
 }
 
-func (r *ruleSource) accept(log *slog.Logger, set rules.Set, warnings rules.Problems) {
+func (r *ruleSource) accept(log *slog.Logger, set rules.Set, warnings rules.Problems, c *rules.Changes) {
 	if len(warnings) > 0 {
 		log.Warn("the rules have warnings", "warnings", len(warnings), "problems", warnings)
 	}
 	r.activate(set)
 	r.mu.Lock()
-	r.since, r.refused = time.Now(), nil
+	r.since, r.refused, r.changes = time.Now(), nil, c
 	r.loads++
 	r.mu.Unlock()
 }
@@ -232,4 +230,41 @@ func (r *ruleSource) serve(response http.ResponseWriter, _ *http.Request) {
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())
 	}
+}
+
+// newXDSClient returns the client of the xDS server that the settings name.
+func newXDSClient(s *settings.Settings, certificates *certificates, log *slog.Logger) (*xds.Client, error) {
+	headers, err := settings.ParseHeaders(s.XDS.Headers)
+	if err != nil {
+		return nil, err
+	}
+	cfg := xds.Config{
+		Server: s.XDS.Server, Node: xds.Node{ID: s.XDS.NodeID, Metadata: s.XDS.NodeMetadata}, Headers: headers,
+		ConnectInterval: s.XDS.ConnectInterval, MaxMessage: s.XDS.MaxMessage,
+		Backoff: xds.Backoff{Initial: s.XDS.Backoff, Max: max(s.XDS.Backoff, s.XDS.MaxBackoff)},
+		Overlay: s.XDS.Overlay, RequireEnd: s.Rules.RequireEnd, NoWait: s.Rules.ForceStart, Log: log,
+		Check: checkOptions(s),
+	}
+	if s.XDS.Jitter {
+		cfg.Backoff.Jitter = s.XDS.RandomFactor
+	}
+	if s.XDS.UseTLS {
+		files, err := certificates.client("xds", certs.ClientFiles{
+			CA: s.XDS.CACert, Cert: s.XDS.Cert, Key: s.XDS.Key, ServerName: s.XDS.SAN,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT, CONFIG_GRPC_XDS_CLIENT_TLS_CERT and "+
+				"CONFIG_GRPC_XDS_CLIENT_TLS_KEY: %w", err)
+		}
+		cfg.TLS = files.Config
+	} else if host, _, _ := net.SplitHostPort(s.XDS.Server); !settings.IsLoopback(host) && !strings.HasPrefix(s.XDS.Server,
+		"unix:") {
+		log.Warn("the connection to the xDS server has no TLS: who can change it can set every limit; set " +
+			"CONFIG_GRPC_XDS_SERVER_USE_TLS=true")
+	}
+	client, err := xds.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w (want host:port)", err)
+	}
+	return client, nil
 }

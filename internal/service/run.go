@@ -16,6 +16,8 @@ import (
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/page"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -44,8 +46,7 @@ func (cfg *Config) now() func() time.Time {
 	return func() time.Time { return time.UnixMicro(cfg.Clock()) }
 }
 
-// Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
-// step before, and is closed after the steps behind it.
+// Run starts the service, serves until ctx is done, drains and returns nil. Each step needs the one before.
 func Run(ctx context.Context, cfg Config) (err error) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // otherwise it would end the process
@@ -72,7 +73,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer rules.check.tokens.Close()
+	defer rules.tokens.Close()
 	requests, err := openRequests(ctx, rules)
 	if err != nil {
 		return err
@@ -92,8 +93,8 @@ type process struct {
 	tls      *grpcTLS // nil if the gRPC listener has no TLS
 }
 
-func newProcess(cfg Config) (p *process, err error) {
-	p = &process{Config: cfg, stderr: newLogQueue(cfg), registry: prometheus.NewRegistry()}
+func newProcess(cfg Config) (*process, error) {
+	p := &process{Config: cfg, stderr: newLogQueue(cfg), registry: prometheus.NewRegistry()}
 	p.Stderr = p.stderr
 	p.log = newLogger(p.Config)
 	for _, warning := range cfg.Settings.Warnings {
@@ -102,18 +103,18 @@ func newProcess(cfg Config) (p *process, err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.files, p.bugs = newCertificates(p.log), newPanics(p.log, p.registry)
-	p.tls, err = openGRPCTLS(cfg.Settings, p.files, p.log, p.registry)
-	return p, err
+	return p, p.openGRPCTLS()
 }
 
 // activeRules are the rules of the service with what follows them: API keys, the keys of issuers, and health.
 type activeRules struct {
 	*stores
-	live   *rules.Live
-	source *ruleSource
-	keys   *keySource
-	check  *authorization
-	ready  *health
+	live       *rules.Live
+	source     *ruleSource
+	keys       *keySource
+	authorizer *authz.Authorizer
+	tokens     *jwt.Verifier
+	ready      *health
 }
 
 // openRules activates the rules that were loaded.
@@ -124,11 +125,13 @@ func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRul
 		return nil, err
 	}
 	r := &activeRules{stores: st, live: newLive(s), keys: keys, ready: newHealth()}
-	r.check = newAuthorization(s, r.live, keys.keys, st.now(), st.log)
+	r.openAuthorization()
 	r.ready.set(rulesActive, !s.Process.HealthyConfigs)
 	r.ready.set(redisAnswers, !st.watched() || st.redisUp())
 	r.source = newRuleSource(loaded, r.live, st.log, func(set rules.Set) {
-		r.live.Activate(set, func(a *rules.Active) { r.check.setIssuers(a.Policies) })
+		r.live.Activate(set, func(a *rules.Active) {
+			r.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](a.Policies))
+		})
 		keys.checkPolicies(set.Policies, s, loaded.sample)
 		r.ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
 	})
@@ -155,7 +158,7 @@ func (r *activeRules) follow(ctx context.Context, group *errgroup.Group, hangup 
 	if w := r.source.watcher; w != nil {
 		group.Go(func() error { w.Run(ctx, r.source.update); return nil })
 	}
-	group.Go(func() error { return r.keys.run(ctx) })
+	r.keys.follow(ctx, group)
 	if r.watched() {
 		group.Go(func() error {
 			r.watch(ctx, func(up bool) { r.ready.set(redisAnswers, up) })
@@ -171,7 +174,7 @@ type requests struct {
 	limiter   *ratelimit.Limiter
 	queue     *flow.Queue
 	calls     *telemetry.Calls
-	decisions *telemetry.DecisionLog
+	decisions *telemetry.DecisionLog // nil unless LOG_LEVEL has decisions
 	traces    *telemetry.Tracing
 	history   page.History
 }
@@ -185,25 +188,26 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding := decisions(s, rules.live)
 	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
-	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
-	deciding.Missed, deciding.Clock = telemetry.LogMisses(rules.log), rules.Clock
-	if clock := rules.Clock; clock != nil {
-		deciding.Now = func() time.Time { return time.UnixMicro(clock()) }
-	}
+	deciding.Undecided = observeUndecided(rules.log, rules.registry)
+	deciding.Missed, deciding.Clock, deciding.Now = telemetry.LogMisses(rules.log), rules.Clock, rules.now()
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
-		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,
-		history: page.History{Shadow: s.Limits.Shadow},
+		calls: telemetry.NewCalls(rules.registry), traces: traces, history: page.History{Shadow: s.Limits.Shadow},
+	}
+	if rules.log.Enabled(ctx, slog.LevelInfo) {
+		r.decisions = telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+			Log: rules.log, Rules: rules.live.Limits, Values: ratelimit.ClientValues(s.Telemetry.LogClientValues),
+		})
 	}
 	r.Flow = flow.New(flow.Config{
-		Limiter: r.limiter, Authorizer: rules.check.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
+		Limiter: r.limiter, Authorizer: rules.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
 		HTTP: flow.HTTPConfig{
 			Headers: auth.HTTPHeaders{
 				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
 			},
 			Timeout: s.Authorization.HTTPTimeout, Log: rules.log,
 			NeedsAddress: func() bool { // the banner of the sample has a command to try /check without Envoy
-				return !rules.source.sample && rules.check.authorizer.NeedsPeer()
+				return !rules.source.sample && rules.authorizer.NeedsPeer()
 			},
 		},
 		Other: r.answerHealth, Calls: r.calls, Log: r.decisions, Traces: traces,
@@ -270,9 +274,10 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	if sample {
 		banner(r.Stderr, s, listeners)
 	}
-	logAlways(log, "serving", append([]any{
-		"grpc", listeners.address("grpc"), "http", listeners.address("http"), "debug", listeners.address("debug"),
-		"store", s.Store(),
-	}, r.source.describe()...)...)
+	serving := slog.NewRecord(time.Now(), slog.LevelInfo, "serving", 0)
+	serving.Add("grpc", listeners.address("grpc"), "http", listeners.address("http"), "debug", listeners.address("debug"),
+		"store", s.Store())
+	serving.Add(r.source.describe()...)
+	_ = log.Handler().Handle(ctx, serving) // whatever LOG_LEVEL is
 	return group.Wait()
 }

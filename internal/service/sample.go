@@ -16,9 +16,8 @@ import (
 //go:embed sample/sample.yaml
 var sampleRules []byte
 
-// useSample reports whether to serve the built-in sample: there is no rule directory, and nothing is configured. If
-// something is configured, a missing directory is an error. The sample accepts a key that everyone knows, so it must
-// never replace rules that are not mounted, or are mounted elsewhere.
+// useSample reports whether to serve the built-in sample: there is no rule directory, and nothing is configured.
+// Everyone knows its key, so it must never replace rules that are not mounted, or are mounted elsewhere.
 func useSample(s *settings.Settings) (bool, error) {
 	if s.Rules.ConfigType == settings.ConfigXDS {
 		return false, nil

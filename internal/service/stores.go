@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// stores has the store that decides, and the one that decides when that cannot. Without Redis, both are the memory
-// store. With Redis, the fallback decides from what is known of the buckets there.
+// stores has the store that decides, and its fallback. Without Redis, both are the memory store.
 type stores struct {
 	*process
 	decides, fallback ratelimit.Store
@@ -24,8 +23,7 @@ type stores struct {
 	pools             map[string]func() (opened, closed uint64)
 }
 
-// openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
-// on_store_error decides until Redis answers.
+// openStores returns only errors that the operator has to fix. Without Redis, on_store_error decides until it answers.
 func openStores(ctx context.Context, p *process) (*stores, error) {
 	if s := p.Settings; !s.UsesRedis() {
 		memory, err := memstore.New(memstore.Config{

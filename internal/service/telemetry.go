@@ -12,20 +12,8 @@ import (
 	"sync"
 
 	"github.com/extauthz/extauthz/internal/settings"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
-
-// newDecisionLog returns the log of decisions, nil unless LOG_LEVEL has decisions.
-func newDecisionLog(s *settings.Settings, live *rules.Live, log *slog.Logger) *telemetry.DecisionLog {
-	if !log.Enabled(context.Background(), slog.LevelInfo) {
-		return nil
-	}
-	return telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
-		Log: log, Rules: live.Limits, Values: ratelimit.ClientValues(s.Telemetry.LogClientValues),
-	})
-}
 
 // openTracing returns nil without TRACING_ENABLED: then no request has a span.
 func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*telemetry.Tracing, error) {
@@ -46,8 +34,7 @@ func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*
 	})
 }
 
-// newStatsd returns the sender of statistics, nil if none are sent. The log has a warning if the server of a setting
-// cannot be reached. By default there may be no server.
+// newStatsd returns the sender of statistics, nil for none. It warns only if the operator has chosen the server.
 func newStatsd(s *settings.Settings, log *slog.Logger) *telemetry.Statsd {
 	t := &s.Telemetry
 	if !t.UseStatsd && !t.UseDogStatsd {
@@ -67,8 +54,7 @@ func newStatsd(s *settings.Settings, log *slog.Logger) *telemetry.Statsd {
 	return telemetry.NewStatsd(cfg)
 }
 
-// openStatistics registers the metrics of envoyproxy/ratelimit, and sends its statistics until closed is called, which
-// waits until the last ones are sent.
+// openStatistics registers the metrics of envoyproxy/ratelimit. closed waits until its last statistics are sent.
 func (r *requests) openStatistics(ctx context.Context, s *settings.Settings) (closed func(), err error) {
 	mapping, err := metricMapping(s, r.log)
 	if err != nil {
@@ -89,8 +75,7 @@ func (r *requests) openStatistics(ctx context.Context, s *settings.Settings) (cl
 	return func() { cancel(); sending.Wait() }, nil
 }
 
-// metricMapping reads PROMETHEUS_MAPPER_YAML. Envoy Gateway names a file there that need not exist, so a missing file
-// only causes a warning.
+// metricMapping reads PROMETHEUS_MAPPER_YAML. Envoy Gateway names a file there that need not exist.
 func metricMapping(s *settings.Settings, log *slog.Logger) (*telemetry.Mapping, error) {
 	standard := telemetry.DefaultMapping()
 	if s.Telemetry.MetricMapping == "" {

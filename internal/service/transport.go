@@ -23,9 +23,8 @@ type transport interface {
 // nativeTransport is the default of GRPC_TRANSPORT.
 const nativeTransport = "native"
 
-// Bounds of both transports against broken clients. Each descriptor of a request holds at most the request headers that
-// Envoy accepts, 60 kB by default. So no client of Envoy can make a request that is too large. connectTimeout includes
-// the handshake of TLS.
+// Bounds of both transports against broken clients. A descriptor holds at most the headers that Envoy accepts, 60 kB by
+// default, so no Envoy sends too large a request. connectTimeout includes the handshake of TLS.
 const (
 	maxRequest     = 1 << 20
 	connectTimeout = 5 * time.Second

@@ -1,3 +1,2 @@
-// Package suggest contains what all messages about mistakes share: the [Mistake] itself, [Quoted] values, lists of the
-// allowed words ([OneOf]), and the [Closest] word to a misspelt one.
+// Package suggest has what messages about mistakes share: the [Mistake], [Quoted] values, and the [Closest] word.
 package suggest

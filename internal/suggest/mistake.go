@@ -1,7 +1,6 @@
 package suggest
 
-// Mistake is something in a value that makes no sense, as the check of its type reports it. The check does not know
-// the source of the value.
+// Mistake is something in a value that makes no sense. The check that reports it does not know the source of the value.
 type Mistake struct {
 	// Path is the place of the mistake, as names of YAML keys: "descriptors[0].rate_limit.unit". "" is the whole value.
 	// If Path names an absent value, a source shows the nearest value around it.

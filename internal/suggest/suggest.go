@@ -2,6 +2,7 @@ package suggest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,8 +53,7 @@ func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	return *new(T), errors.New("want " + OneOf(words))
 }
 
-// Meant returns the end of a message about a misspelt word: the closest of words, or "" if none is close. It does not
-// show the word.
+// Meant returns the end of a message about a word, without that word: the closest of words, or "" if none is close.
 func Meant(word string, words ...string) string {
 	if closest := Closest(word, words); closest != "" {
 		return " (did you mean " + closest + "?)"
@@ -95,12 +95,10 @@ func Closest(written string, words []string) string {
 	return best
 }
 
-// Sure reports whether a written text stands for a word: it differs in case, hyphens, underscores and at most one
-// letter.
+// Sure reports whether a text stands for a word: it differs in case, hyphens, underscores and at most one letter.
 func Sure(written, word string) bool { return word != "" && Distance(bare(written), bare(word)) <= 1 }
 
-// bare returns a word in lower case without separators: requestsPerUnit, requests-per-unit and requests_per_unit are
-// the same word.
+// bare returns a word in lower case without separators: requestsPerUnit and requests-per-unit are the same.
 func bare(word string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
 }
@@ -129,6 +127,16 @@ func Distance(a, b string) int {
 		before, above = above, row
 	}
 	return above[len(y)]
+}
+
+// Parts are the parts of a text.
+type Parts []string
+
+// Add appends a part as fmt.Sprintf does, if it is shown.
+func (p *Parts) Add(shown bool, format string, values ...any) {
+	if shown {
+		*p = append(*p, fmt.Sprintf(format, values...))
+	}
 }
 
 // Counted returns a number with its noun: "1 line", "2 lines".

@@ -54,8 +54,7 @@ func compileLimits(limits []RateLimit) []descriptorMaker {
 	return makers
 }
 
-// describe adds the descriptors of a request to its query. If one of the actions has no value, it leaves a descriptor
-// out.
+// describe adds the descriptors of a request to its query, except those with an action that has no value.
 func (p *Pending) describe(limits []descriptorMaker) {
 	for i := range limits {
 		limit := &limits[i]
@@ -83,8 +82,7 @@ func (p *Pending) describe(limits []descriptorMaker) {
 	}
 }
 
-// of returns the cost of a request, nil for an implicit 1. A cost from a header is at least 1: a client must not set
-// its own cost to 0.
+// of returns the cost of a request, nil for an implicit 1. One from a header is at least 1, because clients set it.
 func (h *HitsAddend) of(r *Request) *uint64 {
 	if *h == (HitsAddend{}) {
 		return nil
@@ -252,8 +250,7 @@ func plainText(v any) string {
 	return ""
 }
 
-// readField returns a function that reads the field of a credential that a CredentialAction names. It returns "" for
-// none, and notes a claim that the token lacks.
+// readField returns a function that reads a field of a credential, "" for none. It notes claims that the token lacks.
 func readField(field *credential.Path) func(d *Decision) string {
 	name := field.String()
 	switch name {

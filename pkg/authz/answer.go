@@ -28,8 +28,7 @@ func (d *Decision) undecided() {
 // envoyOnly are request headers that only Envoy may set.
 var envoyOnly = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
 
-// cleanse removes credentials and sets the identity headers. It sets or removes each identity header, whatever the
-// client sends.
+// cleanse removes credentials. It sets or removes each identity header, whatever the client sends.
 func (d *Decision) cleanse(p *policy, r *Request) {
 	d.Strip = p.strip
 	for i := range r.Headers {
@@ -63,8 +62,7 @@ func (d *Decision) setHeader(name, value string) {
 	}
 }
 
-// carries reports whether an Authorization header has a credential of the scheme. It looks at all of several, because
-// the upstream may read any of them.
+// carries reports whether one of the Authorization headers, any of which the upstream may read, has the scheme.
 func carries(wanted string, r *Request) bool {
 	value, _ := r.Headers.Get("authorization")
 	for one := range strings.SplitSeq(value, ",") {

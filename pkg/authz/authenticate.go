@@ -28,7 +28,7 @@ func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *acc
 			continue
 		case err != nil:
 			return c, err
-		case !id.Named():
+		case credential.CheckText(id.Owner) != nil, id.Plan != "" && credential.CheckText(id.Plan) != nil:
 			return c, credential.Invalid("unsafe_name")
 		}
 		p.Decision.Identity = id
@@ -66,8 +66,7 @@ func (d *Decision) explain(err error) {
 	}
 }
 
-// failure returns why a request has no valid credential; "" if it has one, or has one that cannot be checked at the
-// moment. A missing scope is not a failure, because the client is known.
+// failure returns why a request has no valid credential, "" if it has one, or one that cannot be checked now.
 func failure(err error) reply.Reason {
 	switch {
 	case err == nil, errors.Is(err, credential.ErrUnavailable):

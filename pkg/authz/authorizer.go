@@ -32,8 +32,7 @@ type Config struct {
 	OnUntrustedHops func(h UntrustedHops)
 }
 
-// UntrustedHops describes a request whose x-forwarded-for does not end with the address of the peer, although the
-// policy has trusted_hops.
+// UntrustedHops is a request whose x-forwarded-for does not end with its peer, although the policy has trusted_hops.
 type UntrustedHops struct {
 	Domain string
 	// Absent is true if the request has no x-forwarded-for. Over HTTP, Envoy forwards it only if allowed_headers lists it.
@@ -89,8 +88,7 @@ func (a *Authorizer) NeedsPeer() bool {
 	return p != nil && p.needsPeer
 }
 
-// Pending is a request between Begin and Finish. Its zero value is ready for a request. After Reset it is ready for
-// another one, and saves its memory.
+// Pending is a request between Begin and Finish. Its zero value is ready for a request. Reset makes it so again.
 type Pending struct {
 	// Query is the query for the limiter. It has no descriptors if nothing is limited.
 	Query ratelimit.Query
@@ -130,8 +128,7 @@ func (a *Authorizer) Begin(ctx context.Context, r *Request, p *Pending) {
 	_ = a.begin(ctx, p) // never errNotNow
 }
 
-// BeginNow does as Begin, if that takes little time. Otherwise the request has a token that was not checked before, and
-// BeginNow returns false. Then p must be reset.
+// BeginNow does as Begin, if that takes little time. Otherwise it returns false, and p must be reset.
 func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
 	p.facts.request, p.now = r, true
 	return a.begin(a.done, p) == nil
@@ -163,8 +160,7 @@ func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 	return nil
 }
 
-// Finish completes the decision of a request. res is the limiter's result for the Query, nil if that has no
-// descriptors.
+// Finish completes the decision of a request. res is the limiter's result for the Query, nil without descriptors.
 func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	d := &p.Decision
 	answer := FailureRefused
@@ -191,8 +187,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	a.decisionsOf(counted).count(d.Reason)
 }
 
-// judge checks the size, the host, the path, the access rules, the credential and its scopes, in this order. Only logs
-// and metrics show why a credential is not valid; the client does not learn it.
+// judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one fails.
 func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	p, f, d := pending.policy, &pending.facts, &pending.Decision
 	r := f.request
@@ -291,9 +286,8 @@ func (d *Decision) limit(res *ratelimit.Result) {
 }
 
 // limitRefused answers a request that was refused for its credential: with the status of the limit of Policy.Refused
-// that it exceeds, else as before. If the limiter cannot decide, the request stays refused: Envoy with
-// failure_mode_allow could let an undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock
-// out other clients at the same address.
+// that it exceeds, else as before. Without a result it stays refused: Envoy with failure_mode_allow could let an
+// undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock out clients at the same address.
 func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 	if res.Err != nil || res.Allowed || res.Decider == ratelimit.FromPolicyDeny {
 		return FailureRefused

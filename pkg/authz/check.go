@@ -17,11 +17,10 @@ type checker struct {
 	ratelimit.Mistakes
 }
 
-// Check returns the mistakes of the policy: settings that cannot work or contradict each other. Settings without an
-// effect are warnings.
+// Check returns the mistakes of the policy: settings that cannot work. Settings without an effect are warnings.
 func (p *Policy) Check() []ratelimit.Mistake {
 	c := &checker{Policy: p}
-	c.checkTags("", reflect.ValueOf(*p), nil)
+	c.checkTags("", reflect.ValueOf(*p))
 	c.checkCredentials()
 	c.checkAnswers()
 	c.checkAccess()

@@ -71,8 +71,7 @@ func (c *checker) checkHosts(path string, hosts []string) {
 	}
 }
 
-// hostPattern returns a host, or a pattern of hosts with `*`, in the form of hostname. ok is false for a host that no
-// request has. An IPv6 address may have no brackets.
+// hostPattern returns a host, or a pattern with `*`, in the form of hostname. ok is false for one that no request has.
 func hostPattern(text string) (pattern string, ok bool) {
 	if strings.Contains(text, "*") {
 		return strings.TrimSuffix(strings.ToLower(text), "."), !strings.ContainsAny(text, "/?#@ ")

@@ -8,12 +8,10 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// lacking has the remedy for a required key that is absent. Its keys are the name of that key, alone or after its
-// object.
+// lacking has the remedy for a required key that is absent, by the name of that key, alone or after its object.
 var lacking = map[string]string{
 	"field":                    wantField,
 	"generic_key.value":        "add `value: <the value of the entry>`",
@@ -40,8 +38,7 @@ var empty = map[string]string{
 // emptyNames are texts that have another name in messages than their key.
 var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
 
-// objects are the names of objects in messages, by their key and the group of keys of which they need one. The default
-// is the key.
+// objects are the names of objects in messages, by their key and their group of keys. The default is the key.
 var objects = map[string]string{
 	"actions.action":         "an element of `actions`",
 	"credentials.credential": "an element of `credentials`",
@@ -49,9 +46,8 @@ var objects = map[string]string{
 }
 
 // checkTags checks an object, and the objects in it, by the tags of their fields. It reports keys that exclude each
-// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers. remedies are
-// those of credential.Traits.
-func (c *checker) checkTags(path string, object reflect.Value, remedies map[string]string) {
+// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers.
+func (c *checker) checkTags(path string, object reflect.Value) {
 	parent, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
 	// The keys of each needed group, and the first that is given.
 	groups, first := map[string][]string{}, map[string]string{}
@@ -68,7 +64,7 @@ func (c *checker) checkTags(path string, object reflect.Value, remedies map[stri
 			}
 			first[group] = cmp.Or(first[group], key, field.Name)
 		}
-		remedy := cmp.Or(lacking[parent+"."+key], lacking[key], remedies[key])
+		remedy := cmp.Or(lacking[parent+"."+key], lacking[key], strings.ReplaceAll(field.Tag.Get("remedy"), "'", "`"))
 		switch kind := value.Kind(); {
 		case key == "": // an inline field, whose fields are visited, or a position
 		case value.IsZero(), kind == reflect.Slice && value.Len() == 0:
@@ -89,16 +85,12 @@ func (c *checker) checkTags(path string, object reflect.Value, remedies map[stri
 		case value.CanInt():
 			c.checkBounds(at, key, value.Int(), field.Tag)
 		case kind == reflect.Pointer:
-			var remedies map[string]string
-			if one, ok := value.Interface().(credential.Kind); ok {
-				remedies = one.Traits().Remedies
-			}
-			c.checkTags(at, value.Elem(), remedies)
+			c.checkTags(at, value.Elem())
 		case kind == reflect.Struct:
-			c.checkTags(at, value, nil)
+			c.checkTags(at, value)
 		case kind == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
 			for i := range value.Len() {
-				c.checkTags(ratelimit.Element(at, i), value.Index(i), nil)
+				c.checkTags(ratelimit.Element(at, i), value.Index(i))
 			}
 		}
 	}

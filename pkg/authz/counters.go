@@ -52,8 +52,7 @@ func failureKinds() (kinds []failureKind) {
 	return kinds
 }
 
-// decisionsOf returns the counters of decisions for a domain with a policy. Other domains share those of "", because
-// their names do not come from files.
+// decisionsOf returns the counters of a domain with a policy. Domains that are not from files share those of "".
 func (a *Authorizer) decisionsOf(domain string) counters[reply.Reason] {
 	if c, ok := (*a.decisions.Load())[domain]; ok {
 		return c
@@ -68,8 +67,7 @@ func (a *Authorizer) decisionsOf(domain string) counters[reply.Reason] {
 	return all[domain]
 }
 
-// EachDecision calls f with the number of decisions for each domain that has a policy and each reason. The domain of
-// requests without a policy is "".
+// EachDecision calls f with the number of decisions for each domain with a policy and reason; "" is no policy.
 func (a *Authorizer) EachDecision(f func(domain string, r reply.Reason, n uint64)) {
 	domains := append(slices.Collect(maps.Keys(a.cfg.Policies().byDomain)), "")
 	for _, domain := range domains {

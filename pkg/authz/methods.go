@@ -2,8 +2,7 @@ package authz
 
 import "strings"
 
-// registeredMethods are the methods of HTTP (https://www.iana.org/assignments/http-methods). The first commonMethods of
-// them are the common ones.
+// registeredMethods are those of https://www.iana.org/assignments/http-methods. The first commonMethods are common.
 var registeredMethods = [...]string{
 	"GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
 	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY",

@@ -12,9 +12,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
-// path returns the path and the query of a request as the upstream receives them. ok is false if the path is
-// ambiguous. Envoy replaces bytes that are not UTF-8 by `!` in its path field, but sends the upstream the original
-// bytes, which are only in `:path`.
+// path returns the path and the query of a request as the upstream receives them. ok is false for an ambiguous path:
+// Envoy replaces bytes that are not UTF-8 by `!` in its path field, but sends the original ones, as in `:path`.
 func (r *Request) path() (path, query string, ok bool) {
 	named, _, _ := strings.Cut(r.Path, "?")
 	received, ok := r.Headers.Get(":path")
@@ -27,10 +26,9 @@ func (r *Request) path() (path, query string, ok bool) {
 
 // unsafePath reports whether the upstream may read a path, given without its query, differently from this service.
 // Access rules cannot protect such a path (for example CVE-2019-9901 and CVE-2021-29492). Unsafe are dot segments,
-// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`) and fragments. Unsafe are
-// also spaces, control characters, and bytes that are not UTF-8, such as overlong forms of `.` and `/`. Encodings must
-// be valid and single: %252e is %2e to this service, and a dot to an upstream that decodes twice. Other forms of these
-// characters are unsafe as well: see otherForms.
+// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces and control
+// characters. So are bytes that are not UTF-8, such as overlong forms of `.` and `/`, and otherForms. Encodings
+// must be valid and single: %252e is a dot to an upstream that decodes twice.
 func unsafePath(path string) bool {
 	if path == "*" || simplePath(path) { // * is the path of OPTIONS for a whole server
 		return false
@@ -59,8 +57,7 @@ func simplePath(path string) bool {
 
 var inSimplePath = charactersOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-_.~!$&'()*+,=:@")
 
-// otherForms reports whether a decoded path has other forms of the characters that structure a path, such as the
-// fullwidth slash. Some upstreams replace these forms (NFKC) after decoding.
+// otherForms reports whether a path has other forms (NFKC) of what structures it, such as the fullwidth slash.
 func otherForms(path string) bool {
 	if norm.NFKC.IsNormalString(path) {
 		return false
@@ -92,8 +89,7 @@ var encoding = regexp.MustCompile(`%([0-9A-Fa-f]{2}|[uU][0-9A-Fa-f]{4})`)
 
 func hasEncoding(path string) bool { return strings.Contains(path, "%") && encoding.MatchString(path) }
 
-// plainPath returns the decoded path, which access rules are matched with. A path that cannot be decoded stays as it
-// is.
+// plainPath returns the decoded path, for access rules. A path that cannot be decoded stays as it is.
 func plainPath(path string) string {
 	if decoded, err := url.PathUnescape(path); err == nil {
 		return decoded

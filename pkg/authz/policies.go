@@ -20,9 +20,8 @@ type Policies struct {
 	rules    *ratelimit.Rules
 }
 
-// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes that are not warnings refuses
-// every request. rules are from the same source; they limit the descriptors of the policies. headers are the rate limit
-// headers for clients, which are removed from requests.
+// NewPolicies compiles policies, which must not change afterwards. One with mistakes refuses every request. rules, of
+// the same source, limit their descriptors. headers are those for clients, which are removed from requests.
 func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers reply.Headers) *Policies {
 	all := &Policies{byDomain: make(map[string]*policy, len(policies)), rules: rules}
 	for _, domain := range slices.Sorted(maps.Keys(policies)) {
@@ -50,8 +49,7 @@ func CredentialsOf[K credential.Kind](p *Policies) (list []K) {
 	return list
 }
 
-// KeyOf returns the owner or the id of the API key whose requests have a descriptor, by the limits of the domain's
-// policy. Both are "" if the policy has no such limit.
+// KeyOf returns the owner or the id of the API key whose requests have a descriptor of a domain's policy, or "".
 func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id string) {
 	policy := p.byDomain[domain]
 	if policy == nil {
@@ -76,8 +74,7 @@ func (p *Policies) KeyOf(domain string, entries []descriptors.Entry) (owner, id 
 	return owner, id
 }
 
-// DescriptorsOf returns the descriptors by which the limits of a domain's policy count the requests of an identity. It
-// leaves out those that also depend on the request, and returns their number.
+// DescriptorsOf returns the descriptors of an identity by a domain's policy, and how many also depend on the request.
 func (p *Policies) DescriptorsOf(domain string, id credential.Identity) (made [][]descriptors.Entry, others int) {
 	policy := p.byDomain[domain]
 	if policy == nil {
@@ -148,14 +145,12 @@ type policy struct {
 	quotaPath                     string                // "" for none
 	headers                       [4]string             // IdentityHeaders.Names
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
-	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
-	// is set or kept, is removed, too.
+	// strip are the headers that every request loses, beside those that look like one that is removed, set or kept.
 	strip      *httpheader.Names
 	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
-	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer, and
-	// readsMetadata if one uses metadata.
+	// trustsHops is true if an action reads x-forwarded-for, needsPeer for the address of the peer.
 	trustsHops, needsPeer, readsMetadata bool
 	challenges                           map[reply.Reason]string
 }
@@ -179,7 +174,10 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 		headers: p.Headers.Names(), limitHeaders: ratelimit.Headers(p.LimitHeaders).Compile(),
 	}
 	for i := range p.Credentials {
-		c.credentials = append(c.credentials, p.Credentials[i].compile())
+		kind := p.Credentials[i].Kind()
+		checker, _ := kind.(credential.Checker)
+		c.credentials = append(c.credentials,
+			accepted{kind: kind, traits: kind.Traits(), place: kind.Place(), checker: checker})
 	}
 	for i := range p.Access {
 		c.access = append(c.access, p.Access[i].compile())
@@ -218,13 +216,6 @@ func (p *policy) compileNames(keep []string, headers reply.Headers) {
 	}
 	p.strip = httpheader.NewNames(remove)
 	p.lookalikes = newLookalikes(slices.Concat(remove, keep, p.headers[:]))
-}
-
-// compile returns the compiled credential. It must be one of a policy without mistakes.
-func (c *Credential) compile() accepted {
-	kind := c.Kind()
-	checker, _ := kind.(credential.Checker)
-	return accepted{kind: kind, traits: kind.Traits(), place: kind.Place(), checker: checker}
 }
 
 // compileChallenges makes the WWW-Authenticate of each reason for a refusal: the accepted credentials.

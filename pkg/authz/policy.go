@@ -49,9 +49,8 @@ type Credential struct {
 
 // Kind returns the kind that is set, nil for none.
 func (c *Credential) Kind() credential.Kind {
-	fields := reflect.ValueOf(*c)
-	for i := range fields.NumField() {
-		if kind, ok := fields.Field(i).Interface().(credential.Kind); ok && !fields.Field(i).IsZero() {
+	for _, field := range reflect.ValueOf(*c).Fields() {
+		if kind, ok := reflect.TypeAssert[credential.Kind](field); ok && !field.IsZero() {
 			return kind
 		}
 	}
@@ -152,9 +151,8 @@ type RequestHeaders struct {
 }
 
 // RemoteAddress gives the address of the client: that of the peer, or with TrustedHops > 0 the address at that position
-// of x-forwarded-for, counted from the right. The masks make it a network. The default is the whole address for IPv4,
-// and the first 64 bits for IPv6, because a client can use all addresses of a /64. The value is "unknown" for a client
-// without an IP address.
+// of x-forwarded-for, from the right. The masks make it a network, by default of 64 bits for IPv6, because a client can
+// use all addresses of a /64. The value is "unknown" for a client without an IP address.
 type RemoteAddress struct {
 	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, or masked_remote_address if a mask is set" example:"address"`
 	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"The position of the address in x-forwarded-for, from the right. 0 is the address of the peer." default:"0" example:"2"`

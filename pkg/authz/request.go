@@ -61,8 +61,7 @@ func (r *Request) AddExtension(key, value string) {
 
 // RequestMetadata is metadata that is read only if a policy uses it, because callers choose its size.
 type RequestMetadata interface {
-	// At returns the text, number or bool at a path: a namespace and at least one name below it. It returns nil for
-	// anything else.
+	// At returns the text, number or bool at a path of a namespace and names below it, nil for anything else.
 	At(path []string) any
 	// Fits reports whether the metadata can be read, and has not too many values. Call it before At.
 	Fits() bool
@@ -79,8 +78,7 @@ const forwardedFor = "x-forwarded-for"
 
 // withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended it
 // (use_remote_address: false, its default, or skip_xff_append), and the peer chose the whole list. It returns false if
-// this is unknown: without HTTP, if headers are missing, for a peer without an IP address, and for one on loopback. For
-// the last one, Envoy appends one of its own addresses.
+// this is unknown: without HTTP or headers, or for a peer without an IP address. On loopback, Envoy appends its own.
 func (r *Request) withoutPeer() bool {
 	peer, err := netip.ParseAddr(r.Source)
 	if !r.HTTP || r.TooLarge || err != nil || peer.Unmap().IsLoopback() {
@@ -91,8 +89,7 @@ func (r *Request) withoutPeer() bool {
 	return err != nil || last.Unmap() != peer.Unmap()
 }
 
-// Headers are the headers of a request, with names in lower case. Envoy may have joined several with commas. To read
-// one, it is faster to compare some twenty names than to make a map of them.
+// Headers are the headers of a request, in lower case. To compare some twenty names is faster than to make a map.
 type Headers []reply.Header
 
 // Get returns the values of a header joined by commas; ok is false without the header.

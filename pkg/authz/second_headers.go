@@ -1,9 +1,8 @@
 package authz
 
 // secondHeaders are request headers from which an application may read another path, host or method than those of the
-// request line. Access rules and limits use the request line. Common frameworks and proxies read each of these headers,
-// some by default. x-forwarded-for, -proto and -port are not in the list: no rule depends on what they replace, and
-// Envoy sets them itself.
+// request line, which decide here. Common frameworks and proxies read each of them, some by default. x-forwarded-for,
+// -proto and -port are not in the list: no rule depends on what they replace, and Envoy sets them itself.
 var secondHeaders = [...]string{
 	// The path.
 	"x-original-url", "x-rewrite-url", // IIS and frameworks that run behind it

@@ -1,39 +1,32 @@
 package authz
 
-// Way is how a policy has judged a request, for explanations.
-type Way struct {
-	// Access is the access rule that matches, with its defaults. It has no Position if none matches: a request then needs
-	// a credential.
-	Access Access
-	// Tried are the credentials that the policy accepts, up to the first one that the request carries.
-	Tried []Tried
-}
-
-// Tried is a credential that a policy has looked for.
+// Tried is a credential that a policy accepts, in the order in which it looks for them.
 type Tried struct {
-	Kind, Place string
-	Carried     bool
+	Kind  string `json:"kind"`
+	Place string `json:"place"`
+	// Carried means that the request carries it. The policy looks for no other credential then.
+	Carried bool `json:"carried"`
 }
 
-// Way returns how the policy has judged the request. It is nil if the request was refused before: without a policy, or
-// for its size, host or path.
-func (p *Pending) Way() *Way {
+// Way returns how the policy has judged the request: by the access rule that matches, with its defaults, and the
+// credentials up to the first one that the request carries. The rule has no Position if none matches: a request then
+// needs a credential. It is nil if the request was refused before: without a policy, or for its size, host or path.
+func (p *Pending) Way() (access *Access, tried []Tried) {
 	f := &p.facts
 	if f.access == nil {
-		return nil
+		return nil, nil
 	}
-	w := &Way{Access: f.access.Access}
-	if w.Access.Require == Denied { // no credential is looked for
-		return w
+	if f.access.Require == Denied { // no credential is looked for
+		return &f.access.Access, nil
 	}
 	for i := range p.policy.credentials {
 		c := &p.policy.credentials[i]
 		_, err := find(c.place, f.request, f.query)
 		carried := err != errAbsent //nolint:errorlint // find returns exactly this value
-		w.Tried = append(w.Tried, Tried{Kind: c.traits.Name, Place: c.place.String(), Carried: carried})
+		tried = append(tried, Tried{Kind: c.traits.Name, Place: c.place.String(), Carried: carried})
 		if carried {
 			break
 		}
 	}
-	return w
+	return &f.access.Access, tried
 }

@@ -47,13 +47,7 @@ const (
 func (Requirement) Words() []string { return []string{"open", "credential", "denied"} }
 
 func (r Requirement) String() string {
-	switch r {
-	case Open:
-		return "open"
-	case Denied:
-		return "denied"
-	}
-	return "credential"
+	return [...]string{Unset: "credential", NeedCredential: "credential", Open: "open", Denied: "denied"}[r]
 }
 
 // UnmarshalText reads a word of Words.

@@ -7,7 +7,10 @@ import (
 
 // Entry is one key and value of a descriptor (envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry). Values
 // come from clients: they can have any length and hold any bytes.
-type Entry struct{ Key, Value string }
+type Entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
 
 // Descriptor is a list of entries, in the order in which the rule tree is walked.
 type Descriptor struct {

@@ -10,8 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Changes are the names of what differs between two sets, sorted. A rule has the name of /rlconfig, such as
-// shop.database. The policy of a domain is shop.authz.
+// Changes are the sorted names of what differs: rules as in /rlconfig, and policies, such as shop.authz.
 type Changes struct{ Added, Removed, Changed []string }
 
 // Compare returns how a set differs from the one before. Positions, texts without effect and the order do not matter.

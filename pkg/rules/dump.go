@@ -4,18 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump returns the active rules as text, one line for each limit. The line is that of /rlconfig on the debug port of
-// envoyproxy/ratelimit, with all other keys of the rule file after its last comma. A line for each policy follows.
-// API keys and JWTs are hidden: see Mask.
+// Dump returns the active rules as text, one line for each limit and for each policy. Other keys follow the last comma
+// of a line of envoyproxy/ratelimit (/rlconfig on its debug port). API keys and JWTs are hidden: see Mask.
 func Dump(a *Active) string {
 	var b strings.Builder
 	for _, r := range a.Limits.All() {
@@ -71,31 +73,42 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 		credentials = append(credentials, traits.Name+"("+c.Kind().String()+")")
 		tokens = tokens || traits.Token
 	}
-	var parts []string
-	show := func(shown bool, format string, values ...any) {
-		if shown {
-			parts = append(parts, fmt.Sprintf(format, values...))
-		}
-	}
-	show(true, "credentials=%s", cmp.Or(strings.Join(credentials, ","), "none"))
-	show(true, "anonymous=%s", p.Anonymous)
-	show(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
-	show(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
-	show(mayBeInvalid, "invalid=%d", p.Invalid.Status)
-	show(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
-	show(p.Preflight == authz.Allow, "preflight=allow")
-	show(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")
-	show(true, "access=%d", len(p.Access))
-	show(true, "limits=%d", len(p.Limits))
-	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
+	var parts suggest.Parts
+	parts.Add(true, "credentials=%s", cmp.Or(strings.Join(credentials, ","), "none"))
+	parts.Add(true, "anonymous=%s", p.Anonymous)
+	parts.Add(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
+	parts.Add(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
+	parts.Add(mayBeInvalid, "invalid=%d", p.Invalid.Status)
+	parts.Add(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
+	parts.Add(p.Preflight == authz.Allow, "preflight=allow")
+	parts.Add(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")
+	parts.Add(true, "access=%d", len(p.Access))
+	parts.Add(true, "limits=%d", len(p.Limits))
+	parts.Add(len(p.Refused) > 0, "refused=%d", len(p.Refused))
 	headers := p.Headers.Names()
 	for i, name := range headers {
 		headers[i] = cmp.Or(name, "none")
 	}
-	show(true, "headers=%s", strings.Join(headers[:], ","))
-	show(p.LimitHeaders != nil, "limit_headers=%s", ratelimit.Headers(p.LimitHeaders))
-	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
-	show(p.QuotaPath != "", "quota_path=%s", p.QuotaPath)
-	show(p.Position != "", "at=%s", p.Position)
+	parts.Add(true, "headers=%s", strings.Join(headers[:], ","))
+	parts.Add(p.LimitHeaders != nil, "limit_headers=%s", ratelimit.Headers(p.LimitHeaders))
+	parts.Add(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
+	parts.Add(p.QuotaPath != "", "quota_path=%s", p.QuotaPath)
+	parts.Add(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
+}
+
+// Mask hides API keys and JWTs, which may be in a rule file by mistake. It keeps the length of a text. Keys of
+// descriptors such as `area_restrictions`, and other texts with such a beginning, stay readable.
+func Mask(text string) string {
+	if !strings.Contains(text, "ea_") && !strings.Contains(text, "eyJ") {
+		return text
+	}
+	const begins = `(?:\b|_)` // messages join the key and the value of a descriptor with `_`
+	tokens := regexp.MustCompile(begins + `eyJ[0-9A-Za-z_-]{12,}(?:\.[0-9A-Za-z_-]*)*`)
+	text = tokens.ReplaceAllStringFunc(text, func(token string) string {
+		shown := strings.Index(token, "eyJ") + len("eyJ")
+		return token[:shown] + strings.Repeat("*", len(token)-shown)
+	})
+	keys := regexp.MustCompile(begins + `ea_[0-9A-Za-z]{8}_[0-9A-Za-z]{12,}`)
+	return keys.ReplaceAllStringFunc(text, apikey.Mask)
 }

@@ -46,8 +46,7 @@ func checkDecision(c *authz.Checked) decision {
 	return d
 }
 
-// setLimit sets the limit that the line is about: one in shadow that would have denied an allowed request, else the
-// tightest. res is nil without a limit.
+// setLimit sets the limit of the line: one in shadow that would have denied, else the tightest. res may be nil.
 func (d *decision) setLimit(res *ratelimit.Result) {
 	if d.status = res.Tightest(); d.status == nil {
 		return
@@ -124,8 +123,7 @@ func numbers(a *ratelimit.Applied) []slog.Attr {
 	return attrs
 }
 
-// descriptors returns the keys of the descriptor that the line is about, and a group with others. At DEBUG it has all
-// others, at INFO those that a limit denied, or would have denied.
+// descriptors returns the keys of the descriptor of the line, and the others: at DEBUG all, at INFO those denied.
 func (l *DecisionLog) descriptors(d *decision, q *ratelimit.Query, res *ratelimit.Result,
 	show ratelimit.ClientValues) (own []slog.Attr) {
 	var others []slog.Attr

@@ -35,8 +35,7 @@ func NewCalls(r prometheus.Registerer) *Calls {
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "extauthz_request_duration_seconds", Help: "Time to answer a call.",
 			// From the time of a decision in memory to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of
-			// each timeout are bounds too, so that alerts can count the calls that come close to it.
-			// From 5 ms, they include those of envoyproxy/ratelimit.
+			// each are bounds too, for alerts. From 5 ms, they include those of envoyproxy/ratelimit.
 			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 25e-3, 50e-3,
 				100e-3, 150e-3, 200e-3, 250e-3, 500e-3, 1, 2.5, 5, 10},
 		}, []string{"rpc"}),
@@ -46,8 +45,7 @@ func NewCalls(r prometheus.Registerer) *Calls {
 // SendTimes sends the time of each call to a statsd server. It must be called before the first Observe.
 func (c *Calls) SendTimes(s *Statsd) { c.statsd = s }
 
-// Of returns the counter of a method, to be used for calls that end together. There are few methods, and no client
-// chooses one.
+// Of returns the counter of a method, for calls that end together. No client chooses a method.
 func (c *Calls) Of(fullMethod string) *Method {
 	m, ok := c.methods.Load(fullMethod)
 	if !ok {

@@ -133,8 +133,7 @@ func (l *DecisionLog) remember(left leftOut) {
 	l.left = append(l.left, left)
 }
 
-// Flush logs how many denials have no lines, unless the log has their number already. Call it after the last decision.
-// It does nothing for nil.
+// Flush logs how many denials have no lines. Call it after the last decision. It does nothing for nil.
 func (l *DecisionLog) Flush() {
 	if l == nil {
 		return

@@ -112,15 +112,13 @@ func check(rule *mapper.MetricMapping) error {
 	return errors.Join(mistakes...)
 }
 
-// ownName reports whether a name is one of the metrics that are not mapped. Prometheus refuses a scrape with two
-// metrics of one name.
+// ownName reports whether a name is that of an unmapped metric. Prometheus refuses a scrape with two of one name.
 func ownName(name string) bool {
 	return slices.ContainsFunc([]string{"extauthz_", "go_", "process_", "promhttp_"},
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// series maps a statistic. Without a rule for it, the metric has its name and no labels. It is dropped if it would have
-// the name of another metric of this service.
+// series maps a statistic. Without a rule, its name stays. It is dropped if another metric has the name.
 func (m *Mapping) series(stat string, kind mapper.MetricType) *series {
 	s := &series{name: metricName(stat), scale: 1}
 	if rule, labels, ok := m.mapper.GetMapping(stat, kind); ok {

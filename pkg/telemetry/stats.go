@@ -12,8 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Stats are the statistics of envoyproxy/ratelimit, by its names: those of a rule begin with
-// "ratelimit.service.rate_limit.domain.key_value.".
+// Stats are the statistics of envoyproxy/ratelimit: those of a rule begin with "ratelimit.service.rate_limit.".
 type Stats struct {
 	// Rules returns the active rules, Totals the counters that belong to no rule.
 	Rules  func() *ratelimit.Rules
@@ -21,13 +20,11 @@ type Stats struct {
 	// Loads returns how many times rules were loaded, and how many times they were refused for their mistakes.
 	Loads func() (succeeded, failed uint64)
 	Calls *Calls
-	// Pools return how many connections to a Redis were opened and closed, by the name of the pool: redis_pool, and
-	// redis_per_second_pool for the second Redis. Optional.
+	// Pools return the opened and closed connections of redis_pool and redis_per_second_pool. Optional.
 	Pools map[string]func() (opened, closed uint64)
 }
 
-// Counters returns all counters by their names. The names of rules have no part that a client chose, except if a rule
-// sets detailed_metric or value_to_metric.
+// Counters returns all counters by name. Only detailed_metric and value_to_metric put values of clients into names.
 func (s *Stats) Counters() map[string]uint64 {
 	const service = "ratelimit.service."
 	counters := make(map[string]uint64)
@@ -77,8 +74,7 @@ func (s *Stats) Gauges() map[string]uint64 {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// statName replaces the characters that end a name in the statsd protocol, and the dots of IPv4 addresses, because a
-// dot separates the levels of a name.
+// statName replaces what ends a name in the statsd protocol, and the dots of IPv4 addresses, which separate levels.
 func statName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if c == ':' || c == '|' || unicode.IsControl(c) {

@@ -48,8 +48,7 @@ const (
 )
 
 // Statsd sends statistics to a statsd server: the growth of each counter in an interval, each gauge, and the time of
-// each call.
-// Nothing but Run waits for the server. Use NewStatsd, then Run.
+// each call. Nothing but Run waits for the server. Use NewStatsd, then Run.
 type Statsd struct {
 	cfg    StatsdConfig
 	conn   net.Conn          // nil without a connection
@@ -155,8 +154,7 @@ func (s *Statsd) name(stat string) (name, tags string) {
 	return stat, "|#" + strings.Join(list, ",")
 }
 
-// connect connects if there is no connection, or if the server has closed it: a write would succeed once more, and its
-// lines be lost.
+// connect connects, also if the server has closed the connection: a write would succeed once more, and be lost.
 func (s *Statsd) connect(ctx context.Context) {
 	if s.conn != nil {
 		err := s.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
@@ -210,8 +208,7 @@ func (s *Statsd) close() {
 	}
 }
 
-// lost drops the connection and logs it. The log does not show the address, which may be a secret in the wrong
-// variable.
+// lost drops the connection and logs it, without the address, which may be a misplaced secret.
 func (s *Statsd) lost(err error) {
 	s.close()
 	if !s.logged.IsZero() && time.Since(s.logged) < lossLogged {

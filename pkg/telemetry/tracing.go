@@ -42,8 +42,7 @@ type TracingConfig struct {
 	Failed func(err error)
 }
 
-// Tracing makes a span of each request and sends it to a collector. A request never waits for the collector: spans wait
-// in a queue, and are dropped if it is full. It is safe for concurrent use.
+// Tracing sends a span of each request. Spans wait in a queue, or are dropped. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -82,8 +81,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 // Close sends the spans that wait, until ctx is done.
 func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Start begins the span of a request, as a child of the span that the caller names in W3C or B3 headers. A nil Tracing
-// returns a span that records nothing.
+// Start begins the span of a request, a child of that in its W3C or B3 headers. A nil Tracing records nothing.
 func (t *Tracing) Start(name string, headers Headers) Span {
 	if t == nil {
 		return Span{}
@@ -96,8 +94,7 @@ func (t *Tracing) Start(name string, headers Headers) Span {
 // Headers are the headers of a request. Get returns "" for a header that it does not have. The name is in lower case.
 type Headers interface{ Get(name string) string }
 
-// carrier is the propagation.TextMapCarrier that reads headers. It sets none, because nothing is called on behalf of a
-// request. The propagators of Tracing do not ask for Keys.
+// carrier reads headers (propagation.TextMapCarrier). Nothing is called for a request, and no propagator asks for Keys.
 type carrier struct{ Headers }
 
 func (carrier) Set(string, string) {}

@@ -71,8 +71,7 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets the time from which Check returns credential.ErrUnavailable for keys of the source. The zero time is
-// never.
+// EndAt sets from when on Check returns credential.ErrUnavailable for keys of the source. The zero time is never.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {
@@ -104,8 +103,7 @@ func (s *Source) load() *table {
 	return noKeys
 }
 
-// table is a set of keys that does not change. It saves memory, for hundreds of thousands of keys: the index holds
-// small numbers into one slice, and keys share equal texts.
+// table is a set of keys that does not change. To save memory, it has small numbers, and keys share equal texts.
 type table struct {
 	strong  map[publicPart]uint32 // by id; an array needs no pointer
 	weak    map[string]uint32     // by id
@@ -145,8 +143,7 @@ func newTable(size int) *table {
 }
 
 // next returns the table that follows this one. outdated are the ids of older records that were restored: their Version
-// is neither the one in this table, nor newer than all that were ever in it. The next table keeps the entries of this
-// one in their place.
+// is neither the one in this table, nor newer than all that were ever in it. Their entries stay as they are.
 func (t *table) next(records []Record) (next *table, outdated []string) {
 	next = newTable(len(records))
 	next.newest = t.newest

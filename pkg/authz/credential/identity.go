@@ -75,8 +75,7 @@ func isVisible(text string) bool {
 // Trimmed reports whether a program may trim a character: white space, or an invisible one (JavaScript trims U+FEFF).
 func Trimmed(c rune) bool { return unicode.IsSpace(c) || invisible(c) }
 
-// joins reports whether the character is a joiner or non-joiner (U+200D, U+200C) inside a word: with a letter or a mark
-// on both sides. Persian and the scripts of India need it there.
+// joins reports whether c is U+200D or U+200C inside a word, where Persian and the scripts of India need it.
 func joins(before string, c rune, after string) bool {
 	last, _ := utf8.DecodeLastRuneInString(before)
 	next, _ := utf8.DecodeRuneInString(after)
@@ -84,14 +83,8 @@ func joins(before string, c rune, after string) bool {
 	return (c == '\u200c' || c == '\u200d') && inWord(last) && inWord(next)
 }
 
-// invisible reports whether a character is invisible: a format character, such as one for the direction of text; a
-// character that Unicode lets fonts ignore; or the blank braille pattern.
+// invisible reports whether c is invisible: a format character, one that fonts may ignore, or blank braille.
 func invisible(c rune) bool {
 	return c > unicode.MaxASCII && (c == '\u2800' ||
 		unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
-}
-
-// Named reports whether owner and plan can be sent to the upstream unchanged.
-func (id *Identity) Named() bool {
-	return CheckText(id.Owner) == nil && (id.Plan == "" || CheckText(id.Plan) == nil)
 }

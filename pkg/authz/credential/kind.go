@@ -18,7 +18,7 @@ type Kind interface {
 	// String returns the settings in one line, for the dump of the active rules.
 	String() string
 	// Check reports mistakes in the settings, except for those that the tags of their fields show. path is the path of
-	// the settings in their policy.
+	// the settings in their policy. The tag remedy has the hint for an absent required key; ' stands for `.
 	Check(m *ratelimit.Mistakes, path string)
 }
 
@@ -26,22 +26,17 @@ type Kind interface {
 type Traits struct {
 	// Name is the key of the kind in a policy, and the method of its identities.
 	Name string
-	// Scheme is the scheme of WWW-Authenticate that asks for the credential, "" for none. A Place with a scheme of its own
-	// has priority, except for a token.
+	// Scheme is that of WWW-Authenticate, "" for none. The scheme of a Place has priority, except for a token.
 	Scheme string
-	// Token means that a refused credential has the answer of a token: the status `token_status`, and the error of RFC
-	// 6750 in WWW-Authenticate.
+	// Token means that a refusal has the status `token_status`, and the error of RFC 6750 in WWW-Authenticate.
 	Token bool
 	// Secret means that clients send a text that others can try to guess.
 	Secret bool
 	// Gives are the words of what its identities have, beside an owner: scope, label, claim.
 	Gives []string
-	// Remedies say what to do about a required key that is absent, by the name of the key.
-	Remedies map[string]string
 }
 
-// Checker judges the credentials of a kind. A Kind whose settings suffice to judge is a Checker itself. It is safe for
-// concurrent use.
+// Checker judges the credentials of a kind, or is the kind whose settings suffice. It is safe for concurrent use.
 type Checker interface {
 	// Identify returns the identity of the client that has sent a credential, whose settings are kind. The error is
 	// ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable if the credential cannot be judged before ctx is
@@ -52,8 +47,7 @@ type Checker interface {
 // Slow is a Checker that can take long.
 type Slow interface {
 	Checker
-	// Known returns what Identify has returned before for a credential that is still valid. It takes little time, and
-	// never waits.
+	// Known returns what Identify has returned before, if the credential is still valid. It never waits.
 	Known(kind Kind, credential string) (id Identity, ok bool)
 }
 

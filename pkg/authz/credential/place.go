@@ -19,8 +19,7 @@ type Place struct {
 // PlaceKind is a kind of place.
 type PlaceKind uint8
 
-// The kinds of places. Scheme is a scheme of the Authorization header. Certificate is the principal of the client's
-// certificate, which Envoy has verified.
+// The kinds of places. Scheme is one of the Authorization header. Certificate is the principal that Envoy has verified.
 const (
 	Nowhere PlaceKind = iota
 	Header

@@ -14,11 +14,10 @@ const cacheSize = 1 << 16
 // shards is a power of two, well above the number of CPUs that look up tokens at the same time.
 const shards = 64
 
-// cache holds the identities of verified tokens, by the hash of the token. It holds no token itself. Only tokens with a
-// good signature are added, so that only an issuer can fill it. It is bounded: each shard has a young and an old
-// generation. When the young one fills half of the shard, it replaces the old one. A lookup moves a token from the old
-// to the young one. So tokens without recent use are dropped, as in an LRU cache, at the cost of a map. It is safe for
-// concurrent use.
+// cache holds the identities of verified tokens, by the hash of the token. Only tokens with a good signature are added,
+// so that only an issuer can fill it. Each shard has a young and an old generation. When the young one fills half of
+// the shard, it replaces the old one. A lookup moves a token from the old to the young one. So tokens without recent
+// use are dropped, as in an LRU cache, at the cost of a map. It is safe for concurrent use.
 type cache struct{ shards [shards]shard }
 
 type shard struct {

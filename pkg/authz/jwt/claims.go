@@ -9,8 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
-// judge returns the identity and the end of a token by its claims, or what is wrong with them. It does not check the
-// signature.
+// judge returns the identity and the end of a token, or what is wrong with its claims. It checks no signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (
 	id credential.Identity, expires time.Time, wrong *credential.Error,
 ) {
@@ -24,11 +23,9 @@ func (v *validator) judge(claims map[string]any, now time.Time) (
 	expires, notBefore, ok := timesOf(claims)
 	switch {
 	case id.Owner == "":
-		wrong = credential.Invalid("subject")
-		wrong.Absent = id.Absent
-		return credential.Identity{}, expires, wrong
+		return id, expires, &credential.Error{Cause: "subject", Kind: credential.ErrInvalid, Absent: id.Absent}
 	case !ok:
-		return credential.Identity{}, expires, credential.Invalid("times")
+		return id, expires, credential.Invalid("times")
 	}
 	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
@@ -116,8 +113,7 @@ func listOf(claim any) []string {
 	return list
 }
 
-// scopesOf returns a claim that is a list of strings, or words separated by spaces (RFC 8693, 4.2); nil for another. No
-// other white space separates: to the issuer, `x<U+00A0>admin` is one scope.
+// scopesOf returns a list of strings, or words separated by spaces (RFC 8693, 4.2) and no other white space; or nil.
 func scopesOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return strings.FieldsFunc(text, func(c rune) bool { return c == ' ' })

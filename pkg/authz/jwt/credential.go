@@ -16,9 +16,9 @@ import (
 // Credential accepts a signed token of one issuer. It is a credential.Kind, and a Verifier is its Checker.
 type Credential struct {
 	credential.Source `yaml:",inline"`
-	Issuer            *string          `yaml:"issuer" required:"true" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
-	Audiences         []string         `yaml:"audiences" required:"true" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
-	Algorithms        []string         `yaml:"algorithms" required:"true" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
+	Issuer            *string          `yaml:"issuer" required:"true" remedy:"add 'issuer: <the iss of the tokens>'" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
+	Audiences         []string         `yaml:"audiences" required:"true" remedy:"add 'audiences: [<an aud of the tokens>]': without it, tokens for other services would be valid here" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
+	Algorithms        []string         `yaml:"algorithms" required:"true" remedy:"add 'algorithms: [RS256]', or those that the issuer signs with" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
 	Leeway            time.Duration    `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
 	JWKSURL           *string          `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
 	JWKSFile          *string          `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
@@ -33,8 +33,7 @@ const Name = "jwt"
 // maxLeeway is the largest leeway: a stolen token must not stay valid for long after it has expired.
 const maxLeeway = time.Minute
 
-// signatureAlgorithms are the accepted algorithms (RFC 7518, RFC 8037): those with a public key. "none" is not a
-// signature, and HMAC needs a secret that the service shares with the issuer.
+// signatureAlgorithms are those with a public key (RFC 7518, RFC 8037): neither "none" nor HMAC.
 var signatureAlgorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
@@ -43,11 +42,6 @@ var signatureAlgorithms = []string{
 func (*Credential) Traits() credential.Traits {
 	return credential.Traits{
 		Name: Name, Scheme: "Bearer", Token: true, Secret: true, Gives: []string{"scope", "claim"},
-		Remedies: map[string]string{
-			"audiences":  "add `audiences: [<an aud of the tokens>]`: without it, tokens for other services would be valid here",
-			"algorithms": "add `algorithms: [RS256]`, or those that the issuer signs with",
-			"issuer":     "add `issuer: <the iss of the tokens>`",
-		},
 	}
 }
 

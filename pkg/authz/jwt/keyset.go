@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
@@ -23,6 +24,7 @@ type keySet struct {
 	version version
 	// skipped is how many keys of the document cannot be used: of unknown kinds, private, weak, or for encryption.
 	skipped int
+	read    time.Time
 }
 
 // key is a public key with its algorithms.
@@ -32,8 +34,7 @@ type key struct {
 	public     any // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// parseKeys reads a JWK Set. It skips a key that cannot be used, as RFC 7517, 5 demands. A document of another kind is
-// an error. An empty set is not: its issuer has withdrawn all keys.
+// parseKeys reads a JWK Set without unusable keys (RFC 7517, 5). An empty set is valid: all keys were withdrawn.
 func parseKeys(text []byte) (*keySet, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`

@@ -29,8 +29,7 @@ type origin struct {
 // maxDocument is the largest JWK Set in bytes. Those of the largest issuers have some 20 kB.
 const maxDocument = 1 << 20
 
-// How long keys from a URL are fresh. Cache-Control decides, within bounds: a withdrawn key is trusted for at most an
-// hour, and an issuer gets at most one scheduled fetch a minute.
+// How long keys from a URL are fresh. Cache-Control decides, within bounds that end withdrawn keys.
 const (
 	freshByDefault = 10 * time.Minute
 	freshAtLeast   = time.Minute

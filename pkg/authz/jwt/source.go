@@ -23,8 +23,7 @@ type Reading struct {
 	Err error
 }
 
-// firstRetry is the delay after the first error of a source without keys. The delay doubles up to the floor. So a
-// service that starts before its issuer does not wait long.
+// firstRetry is the delay after the first error of a source without keys. It doubles up to the floor.
 const firstRetry = time.Second
 
 // maxStale is how long keys stay valid after their last successful reading.
@@ -36,9 +35,9 @@ type source struct {
 	cfg      Config
 	ctx      context.Context // of readings
 	cancel   context.CancelFunc
-	running  *sync.WaitGroup // includes the current reading
-	good     atomic.Pointer[goodKeys]
-	reported outcome // by the last OnReading
+	running  *sync.WaitGroup        // includes the current reading
+	good     atomic.Pointer[keySet] // of the last successful reading
+	reported outcome                // by the last OnReading
 
 	mu       sync.Mutex
 	reading  chan struct{} // closed at the end of the current reading; nil without one
@@ -47,24 +46,10 @@ type source struct {
 	failures uint64
 }
 
-// goodKeys are the keys of the last successful reading.
-type goodKeys struct {
-	set  *keySet
-	read time.Time
-}
-
 // outcome is the result of a reading. Only a changed outcome is reported.
 type outcome struct {
-	keys *keySet
+	keys version
 	err  string
-}
-
-// newSource returns a source that has begun its first reading, so that requests wait for the keys.
-func newSource(cfg Config, o origin, running *sync.WaitGroup) *source {
-	s := &source{origin: o, cfg: cfg, running: running}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.start(0)
-	return s
 }
 
 // stop ends the reading of keys. The keys that were read stay valid.
@@ -83,7 +68,7 @@ func (s *source) keys(now time.Time) *keySet {
 	if good == nil || now.Sub(good.read) > maxStale {
 		return nil
 	}
-	return good.set
+	return good
 }
 
 // refresh begins a reading, unless the last one began less than the floor ago, and waits for the current reading until
@@ -157,10 +142,8 @@ func (s *source) update() (fresh time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if before := s.good.Load(); before != nil && before.set.version == set.version {
-		set = before.set
-	}
-	s.good.Store(&goodKeys{set: set, read: s.cfg.Now()})
+	set.read = s.cfg.Now()
+	s.good.Store(set)
 	return fresh, nil
 }
 
@@ -168,7 +151,7 @@ func (s *source) update() (fresh time.Duration, err error) {
 func (s *source) report(err error) {
 	r, now := Reading{Source: s.name, Err: err}, outcome{}
 	if good := s.good.Load(); good != nil {
-		now.keys, r.Keys, r.Skipped = good.set, len(good.set.keys), good.set.skipped
+		now.keys, r.Keys, r.Skipped = good.version, len(good.keys), good.skipped
 	}
 	if err != nil {
 		now.err = err.Error()

@@ -160,7 +160,7 @@ func TestChangesAreRefused(t *testing.T) {
 			`the id "dddddddd" already`},
 		"a weak key that is taken": {Add(path, again), `"demo" and "demo2" are the same weak key`},
 		"a record with a mistake":  {Add(path, record(t, "dddddddd", " dan")), "`owner` cannot be ` dan`"},
-		"a change of no key":       {Change(path, "dddddddd", revoke), ErrNoKey.Error()},
+		"a change of no key":       {Change(path, "dddddddd", revoke), "no key with this id"},
 		"a change that fails": {Change(path, "aaaaaaaa", func(*apikey.Record) error { return mistake }),
 			"a mistake"},
 		"a change of a missing file": {Change(path+"2", "aaaaaaaa", revoke), "no such file"},

@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// lockDirectory waits until no other process changes key files in a directory. It locks the directory, because a change
-// may replace the file.
+// lockDirectory waits until no other process changes key files in a directory. A change may replace the file.
 func lockDirectory(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {

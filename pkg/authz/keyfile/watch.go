@@ -55,8 +55,7 @@ func (w *Watcher) Load() error {
 // Reload makes Run read the file at once, as on SIGHUP.
 func (w *Watcher) Reload() { w.follower.Reload() }
 
-// Run follows the file until the context is done. It calls update once for each change of the file's content, also for
-// a faulty one. Run may be called once.
+// Run calls update once for each change of the file, also to a faulty one, until ctx is done. It may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
 	w.follower.Run(ctx, func(r poll.Reading, requested bool) {
 		if u, isNew := w.take(&r.Files[0], requested); isNew {
@@ -106,8 +105,7 @@ func (w *Watcher) activate(f *poll.File, confirmed bool) error {
 	return nil
 }
 
-// isOlder returns what is older in a file than in the active keys, "" for nothing. It compares records as well, because
-// an older copy can have a newer change.
+// isOlder returns what is older in a file than the active keys: its last change, or a record; "" for nothing.
 func (w *Watcher) isOlder(c *contents) string {
 	if c.version < w.version {
 		return fmt.Sprintf("its last change is from %s, and the last change of the active keys is from %s",

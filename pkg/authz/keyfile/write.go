@@ -11,9 +11,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// ErrNoKey means that the file has no key with the id.
-var ErrNoKey = errors.New("no key with this id")
-
 // Add adds keys to a file, all or none. It makes the file. An id or a weak key that the file has already is an error.
 func Add(path string, records ...apikey.Record) error {
 	return update(path, func(c *contents, put func(apikey.Record) error) error {
@@ -29,7 +26,7 @@ func Add(path string, records ...apikey.Record) error {
 	})
 }
 
-// Change applies change to the key with an id. The error is ErrNoKey if there is none.
+// Change applies change to the key with an id.
 func Change(path, id string, change func(*apikey.Record) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
@@ -37,7 +34,7 @@ func Change(path, id string, change func(*apikey.Record) error) error {
 	return update(path, func(c *contents, put func(apikey.Record) error) error {
 		i, known := c.index[id]
 		if !known {
-			return ErrNoKey
+			return errors.New("no key with this id")
 		}
 		r := c.records[i]
 		if err := change(&r); err != nil {

@@ -11,20 +11,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Credential accepts the principal of the client's certificate, which Envoy has verified (source.principal). It is a
-// credential.Kind and a credential.Checker.
+// Credential accepts the principal of a certificate (source.principal). It is a credential.Kind and its Checker.
 type Credential struct {
 	// Principals are patterns. A `*` stands for any characters but `/` and `,`. The pattern `*` matches every principal.
-	Principals []string `yaml:"principals" required:"true" min:"1" doc:"Patterns for the principal of the certificate. One of them must match." example:"[\"spiffe://example.org/ns/*/sa/*\"]"`
+	Principals []string `yaml:"principals" required:"true" remedy:"add 'principals: [\"spiffe://example.org/ns/*/sa/*\"]'; '\"*\"' accepts every certificate that Envoy has verified" min:"1" doc:"Patterns for the principal of the certificate. One of them must match." example:"[\"spiffe://example.org/ns/*/sa/*\"]"`
 }
 
 // Traits returns those of certificates.
-func (*Credential) Traits() credential.Traits {
-	return credential.Traits{Name: "mtls", Remedies: map[string]string{
-		"principals": "add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` accepts every certificate that " +
-			"Envoy has verified",
-	}}
-}
+func (*Credential) Traits() credential.Traits { return credential.Traits{Name: "mtls"} }
 
 // Place returns the certificate.
 func (*Credential) Place() credential.Place { return credential.Place{In: credential.Certificate} }

@@ -34,8 +34,6 @@ type Poll struct {
 
 // Follow polls Redis until ctx is done, and calls report each time. loaded is the generation of the caller's keys.
 func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	f := &follower{store: s, loaded: loaded}
 	var last error // the kind of the last error
 	for {
@@ -47,15 +45,14 @@ func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)
 		now := kind(p.Err)
 		p.News, last = now != last, now //nolint:errorlint // kinds are compared
 		report(p)
+		wait := pollInterval
 		if errors.Is(now, errUnreadable) {
-			ticker.Reset(retryInterval)
-		} else {
-			ticker.Reset(pollInterval)
+			wait = retryInterval
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-time.After(wait):
 		}
 	}
 }

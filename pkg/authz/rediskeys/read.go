@@ -23,9 +23,8 @@ const batch = 500
 //go:embed page.lua
 var pageText string
 
-// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn. Without
-// a cursor, it returns only the seal. If something is too large, it returns what is too large, and the field. It checks
-// that first, so that Redis never sends it.
+// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn; without
+// a cursor only the seal. It returns what is too large, and its field, instead of having Redis send it.
 var pageScript = redis.NewScript(pageText)
 
 // read reads the seal, "" for none, and the stored records by id. The error is errChanging if they may not match.

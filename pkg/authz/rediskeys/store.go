@@ -13,10 +13,6 @@ import (
 
 // The errors of a Store.
 var (
-	// ErrNoKey means that no key has the id.
-	ErrNoKey = errors.New("no key with this id")
-	// ErrExists means that a key has the id already.
-	ErrExists = errors.New("there is a key with this id already")
 	// ErrLost means that Redis had keys and has none now. The last copy stays active.
 	ErrLost = errors.New("redis has lost the API keys")
 	// ErrUnsigned means that the keys are not the ones that were signed together.
@@ -38,8 +34,7 @@ var (
 const sealField = ":generation"
 
 // Store holds the keys of one Redis: a hash with one field for each key, named by its id, and one for the seal of all.
-// One Redis key holds them all, so that they share a slot of a cluster, are read and changed together, and are lost
-// together. It is safe for concurrent use.
+// So they share a slot of a cluster, and are changed and lost together. It is safe for concurrent use.
 type Store struct {
 	client redis.UniversalClient
 	key    string
@@ -75,7 +70,7 @@ func (s *Store) Load(ctx context.Context) (Copy, error) {
 // errChanging: the keys changed while they were read.
 var errChanging = errors.New("the keys are changing")
 
-// Add adds keys, all or none. The error is ErrExists if an id is taken, and ErrUnsigned if the seal does not match.
+// Add adds keys, all or none. The error is ErrUnsigned if the seal does not match.
 func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
 		if opened != nil {
@@ -87,7 +82,7 @@ func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 			case err != nil:
 				return err
 			case exists:
-				return fmt.Errorf("%w: %q", ErrExists, record.ID)
+				return fmt.Errorf("there is a key with this id already: %q", record.ID)
 			}
 			if err := u.put(record); err != nil {
 				return err
@@ -97,8 +92,8 @@ func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 	})
 }
 
-// Change applies change to a key. It calls change again after a conflict with another change. The error is ErrNoKey if
-// no key has this id, and ErrUnsigned if the seal does not match.
+// Change applies change to a key. It calls change again after a conflict with another change. The error is ErrUnsigned
+// if the seal does not match.
 func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Record) error) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
 		if opened != nil {
@@ -109,7 +104,7 @@ func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Recor
 		case err != nil:
 			return err
 		case !exists:
-			return ErrNoKey
+			return errors.New("no key with this id")
 		}
 		if err := change(&record); err != nil {
 			return err

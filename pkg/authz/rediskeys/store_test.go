@@ -65,7 +65,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := store.Add(ctx, record(t, "aaaaaaaa")); !errors.Is(err, rediskeys.ErrExists) {
+	if err := store.Add(ctx, record(t, "aaaaaaaa")); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("adding a key again: %v", err)
 	}
 	two, err := store.Load(ctx)
@@ -80,7 +80,7 @@ func TestStore(t *testing.T) {
 		t.Errorf("%+v, %v", changed, err)
 	}
 	err = store.Change(ctx, "cccccccc", func(*apikey.Record) error { return nil })
-	if !errors.Is(err, rediskeys.ErrNoKey) {
+	if err == nil || err.Error() != "no key with this id" {
 		t.Errorf("changing an unknown key: %v", err)
 	}
 	if err := store.Add(ctx, apikey.Record{ID: "dddddddd", Hash: newSecret(t).Hash("x")}); err == nil {

@@ -38,8 +38,7 @@ func follow(dir string, cfg Config) *poll.Follower {
 	})
 }
 
-// snapshotOf returns the rule files of a reading. A directory that is missing, unreadable or without a rule file is a
-// mistake.
+// snapshotOf returns the rule files of a reading. A directory that cannot be read or has no rule file is a mistake.
 func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 	if r.Err != nil {
 		problem := strictyaml.Unreadable(dir, "rule directory", r.Err)
@@ -113,8 +112,7 @@ var yamlExtensions = []string{"", ".yaml", ".yml", ".json"}
 // domainKey matches a line that begins with the key `domain`.
 var domainKey = regexp.MustCompile(`(?m)^\W*domain\W*:`)
 
-// isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a
-// rule file that was cut off.
+// isNote reports whether neither name nor content are those of a rule file. An empty file may have been cut off.
 func isNote(f File) bool {
 	return !slices.Contains(yamlExtensions, strings.ToLower(filepath.Ext(f.Name))) &&
 		len(bytes.TrimSpace(f.Content)) > 0 && !domainKey.Match(f.Content)

@@ -15,17 +15,14 @@ import (
 // Config configures how rule files are read. The zero value fits rule files of envoyproxy/ratelimit.
 type Config struct {
 	ratelimit.CheckOptions
-	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
-	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
+	// IgnoreDotfiles leaves out files with a dot in front (RUNTIME_IGNOREDOTFILES). Two dots are always left out.
 	IgnoreDotfiles bool
-	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: their names are not those of YAML files, and they
-	// set no domain.
+	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: by name no YAML files, and without a domain.
 	LeaveOutNotes bool
 	// AllowEmpty makes a directory without rule files a warning for Load and Check: rules may be written after the start.
 	// For Run it is always an error, so that rules that vanish stay active.
 	AllowEmpty bool
-	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
-	// even if there is no earlier text to compare it with.
+	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END): they may have been cut off.
 	RequireEnd bool
 }
 
@@ -38,8 +35,7 @@ func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 	return parse(snapshot{files: files}, cfg)
 }
 
-// Check reads the rules of directories, files and standard input together. Config describes which files of a directory
-// are left out, Parse describes the results.
+// Check reads the rules of directories, files and standard input together, as Parse does.
 func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Problems) {
 	var all snapshot
 	for _, path := range paths {
@@ -168,8 +164,7 @@ func domainOf(set rules.Set, name string) int {
 	return slices.IndexFunc(set.Domains, func(d ratelimit.Domain) bool { return d.Name == name })
 }
 
-// CheckEnd reports an `end` that is not the last key or not true. If it is required, it reports a file without one.
-// end is its value.
+// CheckEnd reports an `end` that is not the last key or not true, or a file without one if it is required.
 func CheckEnd(doc *strictyaml.Document, end, required bool) {
 	if doc.Root() == nil {
 		return // the keys of the file are unknown

@@ -81,10 +81,14 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.Close() // nothing was sent
+	_ = conn.Close()      // nothing was sent
+	var overlays []string // one at most
+	if cfg.Overlay != "" {
+		overlays = append(overlays, cfg.Overlay)
+	}
 	return &Client{
 		cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
-		overlay: watchedOverlay{follower: followOverlay(cfg.Overlay)},
+		overlay: watchedOverlay{follower: poll.NewOf(overlayKind().MaxSize, overlays...)},
 	}, nil
 }
 
@@ -126,8 +130,7 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 	return first.Set, first.Problems
 }
 
-// Run calls update once for each change of the server's rules or of the overlay until the context is done, one call
-// after the other. It must be called after Load.
+// Run calls update once for each change of rules or overlay until ctx is done, one after the other. Call Load first.
 func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 	change := func(decide func() (u rules.Update, isNew bool, reply []byte)) {
 		c.mu.Lock()
@@ -161,8 +164,7 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 // Reload makes Run read the overlay at once, as on SIGHUP.
 func (c *Client) Reload() { c.overlay.follower.Reload() }
 
-// take decides on a message of the server, and returns the request that answers it. isNew is false if the message
-// changes nothing.
+// take decides on a message of the server. reply is the request that answers it. isNew is false without a change.
 func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
 	if d.stream != c.stream {
 		c.stream, c.version = d.stream, ""
@@ -200,8 +202,7 @@ func (c *Client) isNew(u rules.Update) bool {
 	return isNew
 }
 
-// reread decides on a reading of the overlay. If the server's last response was refused and has no mistakes with the
-// new overlay, it is accepted now: reply is the answer.
+// reread decides on a reading of the overlay. A refused response may be valid with it: reply then accepts it.
 func (c *Client) reread(r poll.Reading) (u rules.Update, isNew bool, reply []byte) {
 	next, problems, changed := c.overlay.take(r)
 	if !changed {

@@ -23,8 +23,7 @@ import (
 
 const (
 	method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-	// pingInterval is how often an idle connection is checked. A gRPC server closes a connection with more than one ping
-	// in 5 minutes by default.
+	// pingInterval is how often an idle connection is checked. A gRPC server accepts one ping in 5 minutes by default.
 	pingInterval = 6 * time.Minute
 	pingTimeout  = 20 * time.Second
 	// logInterval is how often a lasting outage is logged.
@@ -99,9 +98,8 @@ func (c *Client) logConnected() {
 	c.cfg.Log.Log(context.Background(), level, "connected to the xDS server")
 }
 
-// connection opens a connection and a stream, and delivers messages until one of them ends. Each connection has a TLS
-// configuration of its own, with certificates that were renewed. opened means that there was a stream, delivered that
-// a message came.
+// connection opens a connection and a stream, and delivers messages until one of them ends. Each connection has its own
+// TLS configuration, with renewed certificates. opened means that there was a stream, delivered a message.
 func (c *Client) connection(ctx context.Context) (opened, delivered bool, err error) {
 	conn, err := dial(&c.cfg)
 	if err != nil {

@@ -22,12 +22,14 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 	// Servers send resources in any order. Sorted, equal resources are equal rules.
 	resources, problems := readResources(r)
 	slices.SortStableFunc(resources, func(a, b *resource) int { return cmp.Compare(a.name, b.name) })
-	problems = append(problems, checkNames(resources)...)
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
 	added, doc := decodeOverlay(overlay, cfg.RequireEnd)
 	added.merge(resources, doc)
 	domains := make([]ratelimit.Domain, len(resources))
 	for i, res := range resources {
+		if i > 0 && res.name != "" && res.name == resources[i-1].name {
+			problems = append(problems, problem(res.label, "", "two resources have the same name"))
+		}
 		domains[i] = res.Domain
 	}
 	for i, mistakes := range ratelimit.Check(domains, cfg.Check) {
@@ -84,16 +86,6 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 	return resources, problems
 }
 
-// checkNames reports resources of the same name. They must be sorted by it.
-func checkNames(resources []*resource) (problems rules.Problems) {
-	for i, res := range resources {
-		if i > 0 && res.name != "" && res.name == resources[i-1].name {
-			problems = append(problems, problem(res.label, "", "two resources have the same name"))
-		}
-	}
-	return problems
-}
-
 // problem returns a mistake in the resource as a problem.
 func (res *resource) problem(m ratelimit.Mistake) strictyaml.Problem {
 	p := problem(res.label, m.Path, m.Message, slices.DeleteFunc(m.Hints, func(hint string) bool { return hint == "" })...)
@@ -127,10 +119,7 @@ const maxDetail = 64 << 10
 func detail(problems rules.Problems) string {
 	var b strings.Builder
 	more := 0
-	for _, p := range problems {
-		if p.Warning {
-			continue
-		}
+	for _, p := range problems.Errors() {
 		line := p.File
 		if p.Line > 0 {
 			line += fmt.Sprintf(":%d:%d", p.Line, p.Column)

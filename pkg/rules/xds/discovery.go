@@ -45,8 +45,7 @@ type Node struct {
 	Metadata map[string]any
 }
 
-// ParseMetadata reads the metadata of a node: a JSON object, or key=value pairs with commas as envoyproxy/ratelimit
-// reads them. Its error does not show the text.
+// ParseMetadata reads a JSON object, or the key=value pairs of envoyproxy/ratelimit. Its error does not show the text.
 func ParseMetadata(text string) (map[string]any, error) {
 	metadata := map[string]any{}
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
@@ -68,8 +67,7 @@ func ParseMetadata(text string) (map[string]any, error) {
 	return metadata, nil
 }
 
-// subscription returns the first request of a stream. It names no version, so that the server always sends its state:
-// a server that was restarted may count its versions from the beginning.
+// subscription returns the first request of a stream, without a version, so that the server always sends its state.
 func subscription(n Node) []byte {
 	b := wire.AppendMessage(nil, requestNode, func(b []byte) []byte {
 		b = wire.AppendText(b, nodeID, wire.ValidText(n.ID))
@@ -102,8 +100,7 @@ type response struct {
 // anyMessage is a google.protobuf.Any.
 type anyMessage struct{ typeURL, value string }
 
-// readResponse reads a DiscoveryResponse as far as it is well-formed, and has at most maxDescriptors resources: a small
-// message must not take much memory.
+// readResponse reads a DiscoveryResponse as far as it is well-formed, and at most maxDescriptors resources.
 func readResponse(msg string) (r *response, err error) {
 	r = new(response)
 	var tooMany error

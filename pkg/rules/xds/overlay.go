@@ -121,14 +121,6 @@ type watchedOverlay struct {
 	waiting  bool   // the decision was that the file is incomplete
 }
 
-// followOverlay returns a follower of the file of an overlay, of no file for the path "".
-func followOverlay(path string) *poll.Follower {
-	if path == "" {
-		return poll.NewOf(0)
-	}
-	return poll.NewOf(overlayKind().MaxSize, path)
-}
-
 // load reads the overlay at the start.
 func (w *watchedOverlay) load(requireEnd bool) rules.Problems {
 	f, problems, _ := w.take(w.follower.Load())

@@ -12,12 +12,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply
-// descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
-// Envoy has at most 16 entries, so deeper descriptors match nothing. maxNames bounds the names of all rules together,
-// because the name of a rule repeats those above it. maxWildcards bounds time, because a search tries all wildcards of
-// a level that share their parts. maxValues bounds the values in metadata of a response; a descriptor has at most
-// wire.MostValues.
+// maxDescriptors bounds the resources, descriptors and replaced names of a response, because a descriptor takes 100
+// times the two bytes of an empty one. maxDepth bounds how deeply descriptors are nested; a request of Envoy has at
+// most 16 entries. maxNames bounds the names of all rules together, because each repeats those above it. maxWildcards
+// bounds time: a search tries all wildcards of a level that share their parts. maxValues bounds the values in metadata
+// of a response; a descriptor has at most wire.MostValues.
 const (
 	maxDescriptors = 100_000
 	maxDepth       = 32
@@ -83,8 +82,7 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 	return strictyaml.Problem{File: label, Message: message, Hints: hints}
 }
 
-// reader reads resources. Its fields are how much it may still read: left resources, descriptors and replaced names,
-// names bytes of names of rules, wildcards, and values of metadata.
+// reader reads resources. left (resources, descriptors, replaced names) and the others are how much it may still read.
 type reader struct{ left, names, wildcards, values int }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
@@ -230,8 +228,7 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 	return f.Err()
 }
 
-// metadata reads metadata of a descriptor, a google.protobuf.Struct. before is how many values were left at the
-// beginning of the descriptor.
+// metadata reads metadata, a google.protobuf.Struct. before is how many values were left before the descriptor.
 func (r *reader) metadata(n *ratelimit.Node, msg string, before int) error {
 	values, err := wire.CountValues(msg)
 	r.values -= values
