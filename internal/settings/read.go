@@ -23,7 +23,7 @@ import (
 // look like secrets.
 func Read() (*Settings, error) {
 	s, env := &Settings{}, currentEnvironment()
-	var mistakes []error
+	var mistakes Findings
 	wrong := map[string]bool{} // by the name of the variable
 	value := reflect.ValueOf(s).Elem()
 	for _, setting := range List() {
@@ -35,18 +35,15 @@ func Read() (*Settings, error) {
 	s.resolveDefaults(env)
 	together, contradictions := s.checkTogether(env), s.contradictions()
 	if s.Process.StrictEnvironment {
-		together = append(together, contradictions...)
+		together = slices.Concat(together, contradictions, env.unknownVariables())
 	}
 	for _, mistake := range together {
 		if !wrong[mistake.Setting] { // a setting with an error has its zero value
 			mistakes = append(mistakes, mistake)
 		}
 	}
-	if s.Process.StrictEnvironment {
-		mistakes = append(mistakes, env.unknownVariables()...)
-	}
 	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
+		return nil, mistakes
 	}
 	s.Process.Configured = env.configured()
 	s.Warnings = slices.Concat(contradictions, env.ineffective(), s.ineffective(), s.ineffectiveXDS(env))
@@ -186,7 +183,7 @@ func (s *Settings) resolveDefaults(e environment) {
 
 // Finding is what the operator should know about one setting.
 type Finding struct {
-	Setting string // name of the variable, "" if Text names several
+	Setting string // name of the variable, "" if Text is about several
 	// Text is read after the name and a colon, unless it begins with the name.
 	Text string
 }
@@ -199,22 +196,13 @@ func (f Finding) String() string {
 	return f.Setting + ": " + f.Text
 }
 
-// Error implements error.
-func (f Finding) Error() string { return f.String() }
+// Findings are the mistakes in an environment. As an error, they are one text.
+type Findings []Finding
 
-// Findings returns those of an error of [Read].
-func Findings(err error) (list []Finding) {
-	joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err)
-	if !ok {
-		return nil
+func (fs Findings) Error() string {
+	var lines []string
+	for _, f := range fs {
+		lines = append(lines, f.String())
 	}
-	for _, err := range joined.Unwrap() {
-		if f, ok := errors.AsType[Finding](err); ok {
-			list = append(list, f)
-		}
-	}
-	return list
+	return strings.Join(lines, "\n")
 }

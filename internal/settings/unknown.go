@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -49,7 +48,7 @@ var WithoutEffect = map[string]string{
 // look like settings.
 func (e environment) ineffective() (warnings []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if why, ok := WithoutEffect[name]; ok && e[name] != "" {
+		if why := WithoutEffect[name]; why != "" && e[name] != "" {
 			warnings = append(warnings, Finding{name, fmt.Sprintf("%s has no effect: %s", name, why)})
 		}
 	}
@@ -65,12 +64,10 @@ func (e environment) ineffective() (warnings []Finding) {
 
 // Lookalikes returns, sorted, the variables that look like settings of this service or of envoyproxy/ratelimit, but are
 // none. It leaves out empty variables, and those that platforms and Envoy Gateway set.
-func Lookalikes(variables map[string]string) (names []string) {
-	e := environment(variables)
-	expected := e.expected()
+func Lookalikes(e environment) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		family := slices.ContainsFunc(families, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		if e[name] != "" && (family || misspells(name)) && !expected(name) && name != ofEnvoyGateway {
+		if e[name] != "" && (family || misspells(name)) && !e.expected(name) && name != ofEnvoyGateway {
 			names = append(names, name)
 		}
 	}
@@ -96,24 +93,23 @@ func misspells(name string) bool {
 
 // unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables that are not settings of this service or of
 // envoyproxy/ratelimit, and not of the platform. An empty variable counts, too.
-func (e environment) unknownVariables() (mistakes []error) {
-	expected := e.expected()
-	var unlike []error
+func (e environment) unknownVariables() (mistakes Findings) {
+	var unlike Findings
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if expected(name) {
-			continue
-		}
-		if meant := suggest.Closest(name, append(Names(), echoAddress)); meant != "" {
+		meant := suggest.Closest(name, append(Names(), echoAddress))
+		switch {
+		case e.expected(name):
+		case meant != "":
 			mistakes = append(mistakes, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
-			continue
+		default:
+			unlike = append(unlike, Finding{name, name + " is not a setting"})
 		}
-		unlike = append(unlike, Finding{name, name + " is not a setting"})
 	}
 	mistakes = append(mistakes, unlike...)
 	if len(mistakes) > 0 {
-		mistakes = append(mistakes, errors.New("(STRICT_ENVIRONMENT=true refuses unknown variables; "+
-			"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; "+
-			"STRICT_ENVIRONMENT=false accepts all variables)"))
+		mistakes = append(mistakes, Finding{Text: "(STRICT_ENVIRONMENT=true refuses unknown variables; " +
+			"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; " +
+			"STRICT_ENVIRONMENT=false accepts all variables)"})
 	}
 	return mistakes
 }
@@ -121,14 +117,10 @@ func (e environment) unknownVariables() (mistakes []error) {
 // echoAddress is the setting of `extauthz echo`.
 const echoAddress = "ECHO_ADDRESS"
 
-// expected returns a function that reports whether a variable is a setting of this service or of envoyproxy/ratelimit,
-// or of the platform.
-func (e environment) expected() func(name string) bool {
-	known, links := append(Names(), echoAddress), e.serviceLinks()
-	return func(name string) bool {
-		return slices.Contains(known, name) || WithoutEffect[name] != "" || e.ofMogrifier(name) || ofPlatform(name) ||
-			ofServiceLink(name, links)
-	}
+// expected reports whether a variable is a setting of this service or of envoyproxy/ratelimit, or of the platform.
+func (e environment) expected(name string) bool {
+	return slices.Contains(Names(), name) || name == echoAddress || WithoutEffect[name] != "" || e.ofMogrifier(name) ||
+		ofPlatform(name) || e.ofServiceLink(name)
 }
 
 // platformNames are variables that STRICT_ENVIRONMENT accepts although they are not settings. The platform sets them
@@ -157,26 +149,18 @@ func ofPlatform(name string) bool {
 		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// serviceLinks returns the prefixes of the variables that Kubernetes sets for the services of a pod's namespace, unless
-// the pod has enableServiceLinks: false. A prefix counts only with a host and a port, so that a misspelt GRCP_PORT does
-// not pass as a service named grcp.
-func (e environment) serviceLinks() (prefixes []string) {
-	for name, host := range e {
-		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && host != "" && e[prefix+"_SERVICE_PORT"] != "" {
-			prefixes = append(prefixes, prefix)
-		}
-	}
-	return prefixes
-}
-
 // linkName matches the part of a service link's name after the prefix and an underscore.
 var linkName = regexp.MustCompile(
 	`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// ofServiceLink reports whether Kubernetes sets a variable for a service with one of these prefixes.
-func ofServiceLink(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool {
-		rest, ok := strings.CutPrefix(name, prefix+"_")
-		return ok && linkName.MatchString(rest)
-	})
+// ofServiceLink reports whether Kubernetes sets a variable for a service of the pod's namespace, unless the pod has
+// enableServiceLinks: false. A service has a host and a port: a misspelt GRCP_PORT does not pass as one named grcp.
+func (e environment) ofServiceLink(name string) bool {
+	for i, c := range name {
+		service := name[:i] + "_SERVICE_"
+		if c == '_' && e[service+"HOST"] != "" && e[service+"PORT"] != "" && linkName.MatchString(name[i+1:]) {
+			return true
+		}
+	}
+	return false
 }
