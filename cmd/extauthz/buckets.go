@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
@@ -48,16 +48,12 @@ func (p *program) bucketsShow() *cobra.Command {
 	c.Flags().StringVar(&q.Rule, "rule", "", "the `NAME` of a rule, as logs and metrics have it")
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		given := 0
-		if q.Domain == "" {
+		given := []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""}
+		given = slices.DeleteFunc(given, func(is bool) bool { return !is })
+		switch {
+		case q.Domain == "":
 			return command.Usage("missing --domain DOMAIN")
-		}
-		for _, is := range []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""} {
-			if is {
-				given++
-			}
-		}
-		if given != 1 {
+		case len(given) != 1:
 			return command.Usage("want one of --descriptor KEY=VALUE,..., --key-id ID and --rule NAME")
 		}
 		return nil
@@ -65,7 +61,10 @@ func (p *program) bucketsShow() *cobra.Command {
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
 		shown := new(service.Buckets)
 		if *debug == "" {
-			shown, err = offline(ctx, s, func(o *service.Offline) (*service.Buckets, error) { return o.Buckets(ctx, *q) })
+			err = p.offline(ctx, s, nil, func(o *service.Offline) error {
+				shown, err = o.Buckets(ctx, *q)
+				return err
+			})
 		} else {
 			body, _ := json.Marshal(q) //nolint:errchkjson // texts
 			err = askDebug(ctx, *debug, "/buckets", body, shown)
@@ -73,13 +72,7 @@ func (p *program) bucketsShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return output.Print(p.Stdout, shown, func() error {
-			if err := p.printBuckets("", shown.Buckets); err != nil || shown.Note == "" {
-				return err
-			}
-			_, err := fmt.Fprintln(p.Stdout, "note: "+shown.Note)
-			return err
-		})
+		return output.Print(p.Stdout, shown, func() error { return p.printBuckets("", shown) })
 	})
 	return c
 }
@@ -113,22 +106,19 @@ func (p *program) bucketsReset() *cobra.Command {
 			return fmt.Errorf("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
 				"REDIS_URL, or restart the replica")
 		}
-		done := "reset"
-		found, err := offline(ctx, s, func(o *service.Offline) ([]inspect.Bucket, error) {
-			if !*dry {
-				return o.Reset(ctx, *q)
+		done := "not reset"
+		var shown *service.Buckets
+		err := p.offline(ctx, s, nil, func(o *service.Offline) (err error) {
+			if shown, err = o.Buckets(ctx, *q); err != nil || *dry {
+				return err
 			}
-			done = "not reset"
-			shown, err := o.Buckets(ctx, *q)
-			if err != nil {
-				return nil, err
-			}
-			return shown.Buckets, nil
+			done = "reset"
+			return o.Reset(ctx, *q)
 		})
 		if err != nil {
 			return err
 		}
-		return output.Print(p.Stdout, found, func() error { return p.printBuckets(done, found) })
+		return output.Print(p.Stdout, shown.Buckets, func() error { return p.printBuckets(done, shown) })
 	})
 	return c
 }
@@ -138,7 +128,6 @@ func bucketFlags(c *cobra.Command) *service.BucketQuery {
 	q := new(service.BucketQuery)
 	c.Flags().StringVar(&q.Domain, "domain", "", "`DOMAIN` of the rules")
 	c.Flags().Func("descriptor", "the descriptor, as `KEY=VALUE,...`", func(text string) error {
-		var d *ratelimitv3.RateLimitDescriptor
 		d, err := command.Descriptor(text)
 		q.Entries = nil
 		for _, e := range d.GetEntries() {
@@ -149,26 +138,32 @@ func bucketFlags(c *cobra.Command) *service.BucketQuery {
 	return q
 }
 
-// offline does something with the rules and the stores of the service, whose settings are s.
-func offline[T any](ctx context.Context, s *settings.Settings, do func(o *service.Offline) (T, error)) (T, error) {
-	o, err := service.OpenOffline(ctx, service.OfflineConfig{Config: service.Config{Settings: s, Stderr: io.Discard}})
+// offline does something with the stores of the service, and with rules in files or, without paths, with its own.
+func (p *program) offline(
+	ctx context.Context, s *settings.Settings, paths []string, do func(o *service.Offline) error,
+) error {
+	o, err := service.OpenOffline(ctx, service.OfflineConfig{
+		Config: service.Config{Settings: s, Stderr: io.Discard}, Rules: paths, Stdin: p.Stdin,
+	})
 	if err != nil {
-		var none T
-		return none, err
+		return err
 	}
 	defer o.Close()
 	return do(o)
 }
 
-// printBuckets prints one line for each bucket, which begins with what was done to it.
-func (p *program) printBuckets(done string, buckets []inspect.Bucket) error {
+// printBuckets prints one line for each bucket, which begins with what was done to it, and the note.
+func (p *program) printBuckets(done string, shown *service.Buckets) error {
 	var rows [][]string
-	for i := range buckets {
-		row := buckets[i].Row()
+	for i := range shown.Buckets {
+		row := shown.Buckets[i].Row()
 		if done != "" {
 			row = append([]string{done}, row...)
 		}
 		rows = append(rows, row)
+	}
+	if shown.Note != "" {
+		rows = append(rows, []string{"note: " + shown.Note})
 	}
 	return command.PrintTable(p.Stdout, p.Width, rows)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -59,15 +60,15 @@ extauthz doctor adds what only a running Envoy knows.`,
 			return err
 		}
 		p.warn(s)
-		records := keysOf{file: *keys}
+		var records []apikey.Record
 		if *keys != "" {
-			if records.records, err = keyfile.Load(*keys); err != nil {
+			if records, err = keyfile.Load(*keys); err != nil {
 				return fmt.Errorf("--keys: %w", err)
 			}
 		}
 		result := checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status)
 		if !result.rules.HasErrors() {
-			result.plans = records.unnamedPlans(result.set)
+			result.plans = unnamedPlans(*keys, records, result.set)
 			result.add(result.plans)
 			for _, from := range *envoy {
 				result.report(&doctor.Load(c.Context(), from, result.against(s)).Report)

@@ -13,17 +13,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// keysOf are the API keys in a file.
-type keysOf struct {
-	file    string
-	records []apikey.Record
-}
-
-// unnamedPlans warns of plans that are no value of a rule. Such a value can come from a policy, or from the header
-// with the plan. Rules without values for plans limit all plans alike and are no mistake.
-func (k keysOf) unnamedPlans(set rules.Set) (problems rules.Problems) {
+// unnamedPlans warns of plans of the API keys in a file that are no value of a rule. Such a value can come from a
+// policy, or from the header with the plan. Rules without values for plans limit all plans alike and are no mistake.
+func unnamedPlans(file string, keys []apikey.Record, set rules.Set) (problems rules.Problems) {
 	plans := map[string]int{} // to the number of keys
-	for _, r := range k.records {
+	for _, r := range keys {
 		if state := r.State(time.Now()); r.Plan != "" && state != "disabled" && state != "expired" {
 			plans[r.Plan]++
 		}
@@ -52,7 +46,7 @@ func (k keysOf) unnamedPlans(set rules.Set) (problems rules.Problems) {
 		if slices.ContainsFunc(values, func(v string) bool { return descriptors.Match(v, plan) }) {
 			continue
 		}
-		p := strictyaml.Problem{File: k.file, Warning: true,
+		p := strictyaml.Problem{File: file, Warning: true,
 			Message: "no rule names the plan " + suggest.Quoted(plan) + " of " + suggest.Counted(plans[plan], "key"),
 			Hints:   []string{"add a descriptor with this `value`, or correct the plan"}}
 		if hint := suggest.DidYouMean(plan, values); hint != "" {

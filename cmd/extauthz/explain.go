@@ -53,14 +53,17 @@ With neither, it needs the environment of the service, and shows its buckets in 
 		if err != nil {
 			return err
 		}
-		var e *inspect.Explanation
+		e := new(inspect.Explanation)
 		if *debug != "" {
-			e = new(inspect.Explanation)
 			err = askDebug(ctx, *debug, "/explain", text, e)
 		} else {
-			e, err = explainOffline(ctx, service.OfflineConfig{
-				Config: service.Config{Settings: s, Stderr: io.Discard}, Rules: rules, Stdin: p.Stdin,
-			}, text)
+			err = p.offline(ctx, s, rules, func(o *service.Offline) error {
+				m, message, err := inspect.FromJSON(text)
+				if err == nil {
+					e = o.Explain(ctx, m, message)
+				}
+				return err
+			})
 		}
 		if err != nil {
 			return err
@@ -83,19 +86,6 @@ func (p *program) requestText(path string, flags *command.RequestFlags) ([]byte,
 		return io.ReadAll(p.Stdin)
 	}
 	return os.ReadFile(path)
-}
-
-func explainOffline(ctx context.Context, cfg service.OfflineConfig, text []byte) (*inspect.Explanation, error) {
-	m, message, err := inspect.FromJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	o, err := service.OpenOffline(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	return o.Explain(ctx, m, message), nil
 }
 
 // printExplanation prints the explanation, and the answer as extauthz client does.

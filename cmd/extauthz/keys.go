@@ -82,14 +82,11 @@ func noKey(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneID accepts one argument, the id of a key.
-func oneID(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey, command.Wants(cobra.ExactArgs(1), "one id, as `extauthz keys list` shows it"))(c, args)
-}
-
-func noIDs(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey, command.NoArguments(""))(c, args)
-}
+// oneID accepts one argument, the id of a key; noIDs accepts none.
+var (
+	oneID = cobra.MatchAll(noKey, command.Wants(cobra.ExactArgs(1), "one id, as `extauthz keys list` shows it"))
+	noIDs = cobra.MatchAll(noKey, command.NoArguments(""))
+)
 
 // open opens the place that the flags and settings name.
 func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {

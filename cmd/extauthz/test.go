@@ -79,7 +79,7 @@ func (p *program) runTests(
 		err = errors.Join(encoder.Encode(report), encoder.Close())
 		fmt.Fprintln(p.Stdout)
 	default:
-		report.WriteText(p.Stdout, p.paint)
+		report.WriteText(p.Stdout, p.Paint)
 	}
 	if err == nil && report.OK && report.Coverage() < coverage {
 		return fmt.Errorf("the tests hit %d %% of the rules: --coverage wants %d %%", report.Coverage(), coverage)
@@ -129,12 +129,4 @@ func (p *program) firstTests(ctx context.Context, s *settings.Settings, path str
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())
-}
-
-// paint returns a text in a color, if the terminal may show colors.
-func (p *program) paint(text string, color int) string {
-	if !p.Color {
-		return text
-	}
-	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, text)
 }

@@ -11,8 +11,7 @@ import (
 )
 
 // Watch shows the rows of a table on the screen, and draws them again each second, until the operator presses q or
-// Ctrl-C or ctx is done. The screen is then as it was before. color returns the foreground color of a line, such as 31
-// for red; 0 for none.
+// Ctrl-C or ctx is done. The screen is then as it was before. color returns the color of a line, as Paint takes it.
 func (p *Program) Watch(ctx context.Context, color func(line string) int, rows func(context.Context) [][]string) error {
 	ctx, stop := UntilInterrupted(ctx)
 	defer stop()
@@ -47,10 +46,7 @@ func (p *Program) Watch(ctx context.Context, color func(line string) int, rows f
 		lines = lines[:min(len(lines), height)]
 		for i, line := range lines {
 			text := []rune(line)
-			lines[i] = string(text[:min(len(text), width)]) + clearLine
-			if n := color(line); n > 0 && p.Color {
-				lines[i] = fmt.Sprintf("\x1b[%dm%s\x1b[0m", n, lines[i])
-			}
+			lines[i] = p.Paint(string(text[:min(len(text), width)])+clearLine, color(line))
 		}
 		if _, err := fmt.Fprint(p.Stdout, home+strings.Join(lines, "\r\n")+clearRest); err != nil {
 			return err
@@ -61,4 +57,12 @@ func (p *Program) Watch(ctx context.Context, color func(line string) int, rows f
 		case <-tick:
 		}
 	}
+}
+
+// Paint returns a text in a foreground color, if the terminal may show colors: 31 is red, 32 green, 0 none.
+func (p *Program) Paint(text string, color int) string {
+	if color == 0 || !p.Color {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, text)
 }

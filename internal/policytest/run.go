@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode"
 
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/poll"
@@ -195,7 +194,7 @@ func (s *Step) failure(file string, n int, want, got string, why *inspect.Explan
 	why.Text(&reason)
 	text := strings.TrimSuffix(reason.String(), " (nothing was charged)\n") // it was, afterwards
 	b.WriteString("\n        " + strings.ReplaceAll(text, "\n", "\n        ") + "\n")
-	return &Failure{fmt.Sprintf("%s:%d: want %s, got %s", file, s.Line, want, got), printable(b.String())}
+	return &Failure{fmt.Sprintf("%s:%d: want %s, got %s", file, s.Line, want, got), suggest.Visible(b.String())}
 }
 
 // add adds rules to those that tests can hit.
@@ -241,15 +240,15 @@ func (r *Report) Coverage() int {
 	return 100 * hit / max(1, len(r.Rules))
 }
 
-// WriteText writes the report for people. paint returns a text in a color of the terminal: 31 is red, 32 green.
+// WriteText writes the report for people. paint returns a text in a color of the terminal.
 func (r *Report) WriteText(w io.Writer, paint func(text string, color int) string) {
 	for _, s := range r.Suites {
 		verdict := fmt.Sprintf("%s   %s: ", paint("ok", 32), s.Name)
 		for _, c := range s.Cases {
 			if c.Error != nil {
-				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, printable(c.Error.Text))
+				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, suggest.Visible(c.Error.Text))
 			} else if c.Failures != nil {
-				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, printable(c.Name))
+				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, suggest.Visible(c.Name))
 			}
 			for _, f := range c.Failures {
 				fmt.Fprint(w, f.Text)
@@ -270,14 +269,4 @@ func (r *Report) WriteText(w io.Writer, paint func(text string, color int) strin
 			fmt.Fprintf(w, "  no test hits %s of %s (%s)\n", rule.Name, rule.Domain, rule.At)
 		}
 	}
-}
-
-// printable returns a text without characters that could change the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -84,19 +84,11 @@ func (t terminal) Write(record []byte) (int, error) {
 		if err != nil {
 			return attr
 		}
-		block += strings.Map(visible, strings.TrimRight(text, "\n")) + "\n"
+		block += suggest.Visible(strings.TrimRight(text, "\n")) + "\n"
 		return ""
 	})
 	_, err := io.WriteString(t.Writer, line+block)
 	return len(record), err
-}
-
-// visible replaces what a terminal would take for a command, such as an escape sequence.
-func visible(r rune) rune {
-	if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-		return r
-	}
-	return unicode.ReplacementChar
 }
 
 // logAlways logs at level INFO whatever LOG_LEVEL is, because it skips the logger's check of the level.
