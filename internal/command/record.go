@@ -24,8 +24,17 @@ func AddRecordFlags(f *pflag.FlagSet, record *apikey.Record, now time.Time) *rat
 		record.Scopes = append(record.Scopes, strings.Split(v, ",")...)
 		return nil
 	})
-	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated",
-		func(v string) error { return addLabel(record, v) })
+	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated", func(v string) error {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return errors.New("want NAME=VALUE")
+		}
+		if record.Labels == nil {
+			record.Labels = map[string]string{}
+		}
+		record.Labels[name] = value
+		return nil
+	})
 	f.Func("expires", "the `TIME` at which the key ends: days (90d) or hours (12h) from now, a date, or "+
 		"2026-12-31T18:00:00Z", timeFlag(now, &record.Expires))
 	f.Func("not-before", "the `TIME` at which the key becomes valid, in the forms of --expires",
@@ -39,20 +48,6 @@ func AddRecordFlags(f *pflag.FlagSet, record *apikey.Record, now time.Time) *rat
 		func(v string) error { return settings.SetWord(&limit.Algorithm, v) })
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	return limit
-}
-
-// Values of flags that are more than text. Their errors name the wanted form.
-
-func addLabel(record *apikey.Record, pair string) error {
-	name, value, ok := strings.Cut(pair, "=")
-	if !ok {
-		return errors.New("want NAME=VALUE")
-	}
-	if record.Labels == nil {
-		record.Labels = map[string]string{}
-	}
-	record.Labels[name] = value
-	return nil
 }
 
 // timeFlag returns the setter of a time: days or hours from now, a date, or a time in RFC 3339.

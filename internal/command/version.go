@@ -41,12 +41,8 @@ func buildOf(info *debug.BuildInfo, linked Build) Build {
 		settings[s.Key] = s.Value
 	}
 	const unknown = "(devel)" // Go's word for a build outside of a repository
-	known := info.Main.Version
-	if known == unknown {
-		known = ""
-	}
 	b := Build{
-		Version:  cmp.Or(known, linked.Version, unknown),
+		Version:  cmp.Or(strings.TrimPrefix(info.Main.Version, unknown), linked.Version, unknown),
 		Commit:   cmp.Or(settings["vcs.revision"], linked.Commit),
 		Date:     cmp.Or(settings["vcs.time"], linked.Date),
 		Go:       info.GoVersion,

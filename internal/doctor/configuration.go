@@ -75,8 +75,9 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 	if !root.exists() {
 		return &Configuration{Report: Report{At: f.Name, Findings: doc.Problems()}}
 	}
-	c := check{Document: doc, Rules: rules, clusters: clustersOf(root)}
-	c.result = &Configuration{Report: Report{At: f.Name}, filters: map[string]bool{}, clusters: map[string]bool{}}
+	c := check{Document: doc, Rules: rules, clusters: clustersOf(root), result: &Configuration{
+		Report: Report{At: f.Name}, filters: map[string]bool{}, clusters: map[string]bool{},
+	}}
 	for _, p := range rules.Policies {
 		names := p.Headers.Names()
 		c.identity = append(c.identity, names[:]...)
@@ -151,9 +152,7 @@ func (c *check) manager(manager value, filters, settings, tables []value) {
 		}
 		c.policy(s.get("context_extensions").get(authz.DomainExtension))
 	}
-	for _, config := range tables {
-		c.routes(config, filters)
-	}
+	c.routes(tables, filters)
 	c.removedEarly(manager, overHTTP)
 }
 
@@ -307,25 +306,24 @@ func (c *check) service(s value) {
 }
 
 // routes checks that Envoy does not choose a route by an identity header before ext_authz has set it.
-func (c *check) routes(config value, filters []value) {
-	config.walk(func(v value) {
-		for _, condition := range v.get("match").get("headers").list() {
-			c.choice(condition.get("name"), filters)
+func (c *check) routes(tables, filters []value) {
+	choice := func(header value) {
+		name := strings.ToLower(header.Text())
+		again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
+		if slices.Contains(c.identity, name) && !again {
+			c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
 		}
-		c.choice(v.get("cluster_header"), filters)
-		c.choice(v.get("weighted_clusters").get("header_name"), filters)
-		v.get("matcher").walk(func(v value) { c.choice(v.get("header_name"), filters) })
-	})
-}
-
-// choice checks the name of a header by which a route is chosen.
-func (c *check) choice(header value, filters []value) {
-	name := strings.ToLower(header.Text())
-	again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
-	if again || !slices.Contains(c.identity, name) {
-		return
 	}
-	c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
+	for _, table := range tables {
+		table.walk(func(v value) {
+			for _, condition := range v.get("match").get("headers").list() {
+				choice(condition.get("name"))
+			}
+			choice(v.get("cluster_header"))
+			choice(v.get("weighted_clusters").get("header_name"))
+			v.get("matcher").walk(func(v value) { choice(v.get("header_name")) })
+		})
+	}
 }
 
 // choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.

@@ -64,7 +64,8 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 				switch cost := limit.get("hits_addend"); {
 				case !cost.exists():
 				case !typed:
-					c.ignored(cost)
+					c.find("cost-ignored", cost,
+						"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1")
 				case limited:
 					c.cost(limit, cost, entries, of)
 				}
@@ -122,12 +123,6 @@ func (c *check) rateLimit(limit value, domains []string) (entries []ratelimit.Po
 	return nil, false
 }
 
-// ignored reports a cost in the `rate_limits` of a virtual host or a route. Envoy does not read it there.
-func (c *check) ignored(cost value) {
-	c.find("cost-ignored", cost,
-		"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1")
-}
-
 // cost warns of a cost that is charged again for each retry of a denied request. A peek charges nothing, a refund is
 // no charge, and Envoy ignores the answer to a cost that is known only after the response.
 func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domains []string) {
@@ -144,14 +139,11 @@ func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domai
 	}
 }
 
-// namedActions are the actions that are the key of their entry, keyedActions those that name it.
-var (
-	namedActions = []string{"source_cluster", "destination_cluster", "remote_address", "masked_remote_address"}
-	keyedActions = []string{"request_headers", "query_parameters", "metadata", "dynamic_metadata"}
-)
-
-// valueActions are the actions whose value Envoy's configuration sets, with the default of their keys.
-var valueActions = map[string]string{
+// keysOfActions are the keys of the entries of actions without a `descriptor_key`; "" for those that need one.
+var keysOfActions = map[string]string{
+	"source_cluster": "source_cluster", "destination_cluster": "destination_cluster",
+	"remote_address": "remote_address", "masked_remote_address": "masked_remote_address",
+	"request_headers": "", "query_parameters": "", "metadata": "", "dynamic_metadata": "",
 	"generic_key": "generic_key", "header_value_match": "header_match", "query_parameter_value_match": "query_match",
 	"remote_address_match": "remote_address_match",
 }
@@ -159,24 +151,15 @@ var valueActions = map[string]string{
 // entriesOf returns the entries that the actions of a rate limit make. It returns false if it does not know an action.
 func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
 	for _, action := range limit.get("actions").list() {
-		for name, a := range action.Fields() {
-			name = snake(name)
-			e := ratelimit.PossibleEntry{AnyValue: true, Optional: a != nil && value{a}.get("skip_if_absent").hasText("true")}
-			written := value{a}.get("descriptor_key").Text()
-			standard, fixed := valueActions[name]
-			switch {
-			case fixed:
-				e.Value = value{a}.get("descriptor_value").Text()
-				e.AnyValue = strings.Contains(e.Value, "%") // Envoy may fill in a value of the request
-				e.Key = cmp.Or(written, standard)
-			case slices.Contains(namedActions, name):
-				e.Key = name
-			case slices.Contains(keyedActions, name):
-				e.Key = written
-			}
-			if e.Key == "" {
+		for name, field := range action.Fields() {
+			a := value{field}
+			byDefault, known := keysOfActions[snake(name)]
+			e := ratelimit.PossibleEntry{Optional: a.get("skip_if_absent").hasText("true")}
+			e.Key, e.Value = cmp.Or(a.get("descriptor_key").Text(), byDefault), a.get("descriptor_value").Text()
+			if !known || e.Key == "" {
 				return nil, false
 			}
+			e.AnyValue = e.Value == "" || strings.Contains(e.Value, "%") // the value is that of a request
 			entries = append(entries, e)
 		}
 	}
