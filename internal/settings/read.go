@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -50,18 +50,6 @@ func Read() (*Settings, error) {
 	return s, nil
 }
 
-// environment holds the variables of the process by name.
-type environment map[string]string
-
-func currentEnvironment() environment {
-	e := environment{}
-	for _, pair := range os.Environ() {
-		name, value, _ := strings.Cut(pair, "=")
-		e[name] = value
-	}
-	return e
-}
-
 // read reads one setting from its variable, or from the file that NAME_FILE names if it is a secret. It returns nil, or
 // the mistake.
 func (s *Setting) read(e environment, into reflect.Value) *Finding {
@@ -81,6 +69,9 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 		return &Finding{s.Name, fmt.Sprintf("this is %s, so it is not shown: want %s", kind, s.Meaning)}
 	}
 	err := s.process(text, into)
+	if form, ok := forms[s.tag.Get("form")]; ok && set && !form.fits(text) {
+		err = errors.New(form.want)
+	}
 	if err == nil && (text != "" || s.Default != "") && s.belowMin(into) {
 		err = errors.New(s.tag.Get("want"))
 	}
@@ -130,6 +121,29 @@ var wantedForms = map[reflect.Type]string{
 	reflect.TypeFor[float64]():       wantNumber,
 	reflect.TypeFor[uint16]():        "want a port, 0 to 65535",
 	reflect.TypeFor[time.Duration](): "want a duration with its unit, such as 50ms, 5s or 24h",
+}
+
+// form is a form of texts and numbers.
+type form struct {
+	want string
+	fits func(text string) bool
+}
+
+// forms are the forms that the tag form names.
+var forms = map[string]form{
+	"header": {"want the name of a header, such as X-Forwarded-For: letters, digits and hyphens",
+		httpguts.ValidHeaderFieldName},
+	"path": {"want a path that begins with /, such as /metrics", func(text string) bool {
+		return strings.HasPrefix(text, "/")
+	}},
+	"share": {"want a number from 0 to 1, such as 0.1", func(text string) bool {
+		n, err := strconv.ParseFloat(text, 64)
+		return err == nil && n >= 0 && n <= 1
+	}},
+	"limit share": {"want a number above 0 and up to 1, such as 0.8", func(text string) bool {
+		n, err := strconv.ParseFloat(text, 32)
+		return err == nil && n > 0 && n <= 1
+	}},
 }
 
 // belowMin reports whether a number is below the tag min.

@@ -15,8 +15,8 @@ import (
 // Settings has all settings in groups. A setting of envoyproxy/ratelimit keeps its name, default and meaning. The tags
 // of the fields are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same
 // tables. The tag group is the title above a setting and the next ones. The tag words lists the words that a setting
-// accepts. The tag want is the message about a number below that of the tag min, which for a duration is in
-// nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and is never printed.
+// accepts, and the tag form one of forms. The tag want is the message about a number below that of the tag min, which for
+// a duration is in nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and is never printed.
 // The tag trial marks settings that fit the built-in sample, which is not served if any other setting is set.
 type Settings struct {
 	Listeners     Listeners
@@ -115,18 +115,18 @@ type Limits struct {
 type Answers struct {
 	Headers         HeaderSets `envconfig:"RESPONSE_HEADERS" group:"Answers" default:"draft" example:"draft,x" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off; off if COMPATIBILITY=strict"`
 	AddTriple       bool       `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" example:"true" desc:"add triple to RESPONSE_HEADERS"`
-	LimitHeader     HeaderName `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header with the limit, in triple"`
-	RemainingHeader HeaderName `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header with the remaining hits, in triple"`
-	ResetHeader     HeaderName `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
+	LimitHeader     string     `envconfig:"LIMIT_LIMIT_HEADER" form:"header" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header with the limit, in triple"`
+	RemainingHeader string     `envconfig:"LIMIT_REMAINING_HEADER" form:"header" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header with the remaining hits, in triple"`
+	ResetHeader     string     `envconfig:"LIMIT_RESET_HEADER" form:"header" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
 	Names           OtherNames `envconfig:"RESPONSE_HEADER_NAMES" example:"RateLimit:X-Quota,X-RateLimit-Limit:X-Quota-Limit" desc:"other names of headers of draft, x and spring: the usual name, a colon and the other name, several with commas (docs/headers.md)"`
 	Status          int        `envconfig:"RESPONSE_STATUS" default:"429" example:"403" desc:"HTTP status of a denial by a limit without a status of its own, 400 to 599; only ext_authz answers with it: for the rate limit filter, Envoy's rate_limited_status decides (docs/headers.md)"`
 	// UpstreamHeaders and the three names are about the headers for the upstream.
-	UpstreamHeaders bool       `envconfig:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" example:"true" desc:"send Envoy headers for the upstream: limit, remaining hits and seconds until the reset of the tightest limit, also of a rule in shadow mode (docs/headers.md#headers-for-the-upstream)"`
-	UpstreamLimit   HeaderName `envconfig:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header for the upstream with the limit"`
-	UpstreamLeft    HeaderName `envconfig:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header for the upstream with the remaining hits"`
-	UpstreamReset   HeaderName `envconfig:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header for the upstream with the seconds until the reset"`
-	Body            string     `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
-	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
+	UpstreamHeaders bool   `envconfig:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" example:"true" desc:"send Envoy headers for the upstream: limit, remaining hits and seconds until the reset of the tightest limit, also of a rule in shadow mode (docs/headers.md#headers-for-the-upstream)"`
+	UpstreamLimit   string `envconfig:"LIMIT_REQUEST_LIMIT_HEADER" form:"header" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header for the upstream with the limit"`
+	UpstreamLeft    string `envconfig:"LIMIT_REQUEST_REMAINING_HEADER" form:"header" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header for the upstream with the remaining hits"`
+	UpstreamReset   string `envconfig:"LIMIT_REQUEST_RESET_HEADER" form:"header" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header for the upstream with the seconds until the reset"`
+	Body            string `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
+	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
 }
 
 // Authorization is about ext_authz.
@@ -134,8 +134,8 @@ type Authorization struct {
 	Domain          string        `envconfig:"AUTHZ_DOMAIN" group:"Authorization" example:"shop" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only domain with an authz section"`
 	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" min:"1" want:"want 1 or more" example:"5000" desc:"maximum number of responses that are held at once for max_delay, half of them for one rule; further early requests are denied"`
 	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" min:"1" want:"want more than 0, such as 200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
-	SourceHeader    HeaderName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
-	PrincipalHeader HeaderName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
+	SourceHeader    string        `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" form:"header" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
+	PrincipalHeader string        `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" form:"header" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
 }
 
 // Keys are the API keys.
@@ -176,10 +176,10 @@ type Telemetry struct {
 	DisableStats      bool           `envconfig:"DISABLE_STATS" group:"Metrics" default:"false" example:"true" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
 	UsePrometheus     bool           `envconfig:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
 	PrometheusAddr    HostPort       `envconfig:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
-	PrometheusPath    URLPath        `envconfig:"PROMETHEUS_PATH" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
+	PrometheusPath    string         `envconfig:"PROMETHEUS_PATH" form:"path" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
 	MetricMapping     string         `envconfig:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
 	Milliseconds      bool           `envconfig:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
-	NearLimitRatio    LimitShare     `envconfig:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit, and from which on extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
+	NearLimitRatio    float32        `envconfig:"NEAR_LIMIT_RATIO" form:"limit share" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit, and from which on extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
 	MetricValues      int            `envconfig:"METRIC_VALUES_MAX" default:"1000" min:"1" want:"want 1 or more" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
 	UseStatsd         bool           `envconfig:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
 	UseDogStatsd      bool           `envconfig:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
@@ -194,7 +194,7 @@ type Telemetry struct {
 	TracingNamespace  string         `envconfig:"TRACING_SERVICE_NAMESPACE" example:"shop" desc:"service.namespace of the spans"`
 	TracingInstanceID string         `envconfig:"TRACING_SERVICE_INSTANCE_ID" example:"replica-1" desc:"service.instance.id of the spans; default: a random text"`
 	TracingProtocol   string         `envconfig:"TRACING_EXPORTER_PROTOCOL" words:"http grpc" default:"http" example:"grpc" desc:"protocol of the collector (OTLP): http or grpc"`
-	TracingRate       Share          `envconfig:"TRACING_SAMPLING_RATE" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
+	TracingRate       float64        `envconfig:"TRACING_SAMPLING_RATE" form:"share" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
 
 	// Mogrifiers are those of MogrifierNames.
 	Mogrifiers []telemetry.Mogrifier
@@ -258,8 +258,8 @@ func (a *Answers) ReplyHeaders() reply.Headers {
 		sets = append(sets, reply.Triple)
 	}
 	return reply.Headers{
-		Sets: sets, LimitName: string(a.LimitHeader), RemainingName: string(a.RemainingHeader),
-		ResetName: string(a.ResetHeader), Renamed: a.Names,
+		Sets: sets, LimitName: a.LimitHeader, RemainingName: a.RemainingHeader,
+		ResetName: a.ResetHeader, Renamed: a.Names,
 	}
 }
 
@@ -269,8 +269,8 @@ func (a *Answers) RequestHeaders() reply.Headers {
 		return reply.Headers{}
 	}
 	return reply.Headers{
-		Sets: []reply.Set{reply.Triple}, LimitName: string(a.UpstreamLimit), RemainingName: string(a.UpstreamLeft),
-		ResetName: string(a.UpstreamReset),
+		Sets: []reply.Set{reply.Triple}, LimitName: a.UpstreamLimit, RemainingName: a.UpstreamLeft,
+		ResetName: a.UpstreamReset,
 	}
 }
 

@@ -90,18 +90,6 @@ func (h *OtherNames) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// HeaderName is the name of a header.
-type HeaderName string
-
-// UnmarshalText accepts the name of a header.
-func (h *HeaderName) UnmarshalText(text []byte) error {
-	*h = HeaderName(text)
-	if !httpguts.ValidHeaderFieldName(string(text)) {
-		return wanted("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
-	}
-	return nil
-}
-
 // HostPort is an address to listen on.
 type HostPort struct {
 	Host string
@@ -116,44 +104,6 @@ func (a *HostPort) UnmarshalText(text []byte) error {
 		return wanted("want an address and a port, such as :9090 or 127.0.0.1:9090")
 	}
 	*a = HostPort{host, uint16(n)}
-	return nil
-}
-
-// URLPath is the path of a URL.
-type URLPath string
-
-// UnmarshalText accepts the path of a URL.
-func (p *URLPath) UnmarshalText(text []byte) error {
-	*p = URLPath(text)
-	if !strings.HasPrefix(string(text), "/") {
-		return wanted("want a path that begins with /, such as /metrics")
-	}
-	return nil
-}
-
-// Share is a share, 0 to 1.
-type Share float64
-
-// UnmarshalText accepts a share, 0 and 1 included.
-func (s *Share) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || !(n >= 0 && n <= 1) {
-		return wanted("want a number from 0 to 1, such as 0.1")
-	}
-	*s = Share(n)
-	return nil
-}
-
-// LimitShare is a share of a limit, above 0.
-type LimitShare float32
-
-// UnmarshalText accepts a share of a limit.
-func (s *LimitShare) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseFloat(string(text), 32)
-	if err != nil || !(n > 0 && n <= 1) {
-		return wanted("want a number above 0 and up to 1, such as 0.8")
-	}
-	*s = LimitShare(n)
 	return nil
 }
 
