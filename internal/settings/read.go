@@ -92,8 +92,9 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 // it gets a struct with this field alone. Its error shows the value, so only what is wanted is taken from it. The text
 // is that of the variable.
 func (s *Setting) process(text string, into reflect.Value) error {
-	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: s.field, Type: into.Type(), Tag: s.tag}}))
-	err := envconfig.Process(s.prefix, one.Interface())
+	tag := reflect.StructTag(fmt.Sprintf("envconfig:%q default:%q", s.Name, s.Default))
+	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "Value", Type: into.Type(), Tag: tag}}))
+	err := envconfig.Process("", one.Interface())
 	into.Set(one.Elem().Field(0))
 	if word, ok := into.Addr().Interface().(Word); ok && err != nil {
 		return SetWord(word, text) // in any case

@@ -155,7 +155,7 @@ type Memory struct {
 // Redis is what the one or two servers of Redis share.
 type Redis struct {
 	// Main has the API keys and, unless UsePerSecond is set, all buckets.
-	Main             RedisServer `prefix:"REDIS"`
+	Main             RedisServer `prefix:"REDIS_"`
 	CACert           string      `envconfig:"REDIS_TLS_CACERT" example:"/etc/extauthz/redis-ca.pem" desc:"file of the CA that signed the certificate of Redis; default: the CAs of the system"`
 	Cert             string      `envconfig:"REDIS_TLS_CLIENT_CERT" example:"/etc/extauthz/redis-cert.pem" desc:"file of the certificate that this service shows to Redis"`
 	Key              string      `envconfig:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
@@ -165,7 +165,7 @@ type Redis struct {
 	HealthCheck      bool        `envconfig:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" example:"true" desc:"report NOT_SERVING while no Redis answers, instead of deciding without it"`
 	UsePerSecond     bool        `envconfig:"REDIS_PERSECOND" default:"false" example:"true" desc:"keep the buckets of windows shorter than a minute (unit: second) in a second Redis, REDIS_PERSECOND_URL; it has the certificates of REDIS_TLS_CACERT and REDIS_TLS_CLIENT_CERT, too"`
 	// PerSecond has the buckets of windows shorter than a minute.
-	PerSecond RedisServer `prefix:"REDIS_PERSECOND"`
+	PerSecond RedisServer `prefix:"REDIS_PERSECOND_"`
 }
 
 // Telemetry is what the service reports of itself.
@@ -216,16 +216,16 @@ type Process struct {
 	Configured []string
 }
 
-// RedisServer is one Redis. Its variables begin with REDIS_ or REDIS_PERSECOND_, which envconfig takes as a prefix.
+// RedisServer is one Redis. Its variables begin with REDIS_ or REDIS_PERSECOND_.
 type RedisServer struct {
-	URL          string        `split_words:"true" group:"Redis" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
-	SocketType   string        `split_words:"true" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
-	Type         string        `split_words:"true" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"kind of Redis: SINGLE, SENTINEL or CLUSTER; it sets the form of REDIS_URL"`
-	Auth         string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
-	SentinelAuth string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
-	TLS          bool          `split_words:"true" default:"false" example:"true" desc:"connect to Redis with TLS"`
-	PoolSize     int           `split_words:"true" default:"10" min:"1" want:"want 1 or more" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
-	Timeout      time.Duration `split_words:"true" min:"1" want:"want more than 0, such as 15ms" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
+	URL          string        `envconfig:"URL" group:"Redis" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
+	SocketType   string        `envconfig:"SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
+	Type         string        `envconfig:"TYPE" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"kind of Redis: SINGLE, SENTINEL or CLUSTER; it sets the form of REDIS_URL"`
+	Auth         string        `envconfig:"AUTH" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
+	SentinelAuth string        `envconfig:"SENTINEL_AUTH" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
+	TLS          bool          `envconfig:"TLS" default:"false" example:"true" desc:"connect to Redis with TLS"`
+	PoolSize     int           `envconfig:"POOL_SIZE" default:"10" min:"1" want:"want 1 or more" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
+	Timeout      time.Duration `envconfig:"TIMEOUT" min:"1" want:"want more than 0, such as 15ms" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
 }
 
 // Strict reports whether to decide and answer as envoyproxy/ratelimit does.
