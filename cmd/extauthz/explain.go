@@ -107,8 +107,7 @@ func (p *program) printExplanation(e *inspect.Explanation) error {
 // debugPatience bounds a call of the debug listener.
 const debugPatience = 10 * time.Second
 
-// askDebug sends a request in JSON to the debug listener of a running service, and reads its answer into v. A nil body
-// is a GET.
+// askDebug sends JSON, or a GET without a body, to the debug listener of a service, and reads its answer into v.
 func askDebug(ctx context.Context, address, path string, body []byte, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, debugPatience)
 	defer cancel()

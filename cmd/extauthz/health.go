@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/service"
 )
 
-// probeTimeout is shorter than the usual timeout of a container's probe, so that the reason is printed before that
-// ends.
+// probeTimeout is shorter than the usual timeout of a container's probe, so that the reason is printed.
 const probeTimeout = 2 * time.Second
 
 func (p *program) health() *cobra.Command {

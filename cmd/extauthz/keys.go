@@ -122,8 +122,7 @@ func (k *keyCommand) secret() *cobra.Command {
 	}
 }
 
-// printKey prints a new key, "" for none, to stdout, and a note to stderr. With -o json it prints the record and the
-// key to stdout.
+// printKey prints a new key, "" for none, and a note to stderr. With -o json it prints the record and the key.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	if k.output.Word == "json" {
 		return command.PrintJSON(k.Stdout, madeKey{k.listed(record), key})

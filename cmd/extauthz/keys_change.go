@@ -137,8 +137,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 	return c
 }
 
-// revoke returns the command that disables a key. The record stays, so that the log names the owner if the key is still
-// used.
+// revoke returns the command that disables a key. The record stays, so that the log names the owner of a used key.
 func (k *keyCommand) revoke() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",

@@ -58,8 +58,7 @@ A dot is the whole file.`,
 	}
 }
 
-// explain returns the type, default and meaning of a key of rule files. The path may leave out keys around that key. If
-// several keys match, explain lists them.
+// explain returns the type, default and meaning of the key of rule files that find finds, or a list of several.
 func explain(rules *strictyaml.Field, path string, width int) (string, error) {
 	var b strings.Builder
 	switch found := find(rules, path); len(found) {
@@ -79,8 +78,7 @@ func explain(rules *strictyaml.Field, path string, width int) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the key at a path. If there is none, it returns all keys with the last name of the path whose own path
-// has the other names, in this order.
+// find returns the key at a path, or all keys with the last name of the path below its other names, in this order.
 func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 	if f := rules.At(path); f != nil {
 		return []*strictyaml.Field{f}

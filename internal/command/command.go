@@ -22,8 +22,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success; 2 for a mistake in the command line, and if a system did not answer (ErrUnread); 1 for
-// every other error.
+// Exit codes: 2 is for a mistake in the command line, and for ErrUnread. 1 is for every other error.
 const (
 	ExitOK     = 0
 	ExitFailed = 1

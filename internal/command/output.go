@@ -104,8 +104,7 @@ func PrintTable(w io.Writer, width int, rows [][]string) error {
 	return err
 }
 
-// wrap writes a text and a line break. If width is above 0, lines break between words where they would be longer; the
-// next lines are indented.
+// wrap writes a text and a line break. Lines longer than a width above 0 break between words; the next are indented.
 func wrap(b *strings.Builder, text string, width, indent int) {
 	if width <= 0 {
 		b.WriteString(text + "\n")

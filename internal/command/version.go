@@ -15,8 +15,7 @@ var linkedVersion, linkedCommit, linkedDate string
 
 // Build is the version of this program and what it was built from.
 type Build struct {
-	// Version is the tag, or Go's pseudo-version of the commit without a tag. A build with uncommitted changes ends with
-	// +dirty.
+	// Version is the tag, or Go's pseudo-version of the commit. With uncommitted changes it ends with +dirty.
 	Version string `json:"version"`
 	// Commit and Date (RFC 3339) are those of the commit, empty if unknown.
 	Commit   string `json:"commit"`

@@ -76,8 +76,7 @@ func readJSON(ctx context.Context, address, path, query string, into any) error 
 	return err
 }
 
-// Examine adds what a running Envoy knows: its version, and its counters, which are read twice. The configuration must
-// be that of Envoy at this address.
+// Examine adds what the Envoy with this configuration knows: its version, and its counters, which are read twice.
 func (c *Configuration) Examine(ctx context.Context, address string) {
 	if c.Unread {
 		return

@@ -66,9 +66,8 @@ func Load(ctx context.Context, from string, rules Rules) *Configuration {
 	return &Configuration{Report: Report{At: from, Findings: strictyaml.Problems{*problem}}}
 }
 
-// Check compares a configuration of Envoy with rules. The configuration is a bootstrap or a /config_dump, in YAML or
-// JSON. findings.txt has what it finds. Check walks the file by the names of Envoy's fields and ignores all others. It
-// does not see what Envoy gets from xDS.
+// Check compares a configuration of Envoy, a bootstrap or a /config_dump in YAML or JSON, with rules. It walks the file
+// by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, rules Rules) *Configuration {
 	doc := strictyaml.Read(f, kind())
 	root := value{doc.Root()}
@@ -128,8 +127,7 @@ type check struct {
 	*strictyaml.Document
 	Rules
 	result *Configuration
-	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
-	// cookie.
+	// identity are the identity headers of all policies, sorted. cookies: a policy takes a credential from a cookie.
 	identity []string
 	cookies  bool
 	// clusters are the names of the clusters that the file has. It is nil if Envoy may get others from xDS.
@@ -173,8 +171,7 @@ func routeTables(manager, root value) []value {
 	})...)
 }
 
-// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds those that a
-// dump has under its name.
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`, with scoped_rds those of its name in a dump.
 func scopesOf(scoped, root value) []value {
 	if !scoped.get("scoped_rds").exists() {
 		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
@@ -198,8 +195,7 @@ func (c *check) policy(domain value) {
 }
 
 // scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:
-// after Envoy has removed the client's header, no scope matches. Without a scope there is no route, and the ext_authz
-// filter does not send the Check that could set the header.
+// without the header no scope matches, and without a route ext_authz does not send the Check that could set it.
 func (c *check) scopes(scoped value) {
 	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
@@ -336,8 +332,7 @@ func (v value) choosesAgain(header string) bool {
 	return len(only) == 0 || slices.ContainsFunc(only, listed)
 }
 
-// matches reports whether a StringMatcher of Envoy matches the name of a header, which is in lower case as in Envoy. An
-// unknown kind of matcher matches nothing.
+// matches reports whether a StringMatcher of Envoy matches a name in lower case. An unknown kind matches nothing.
 func (v value) matches(name string) bool {
 	fold := func(text string) string { return text }
 	if v.get("ignore_case").hasText("true") {
@@ -397,8 +392,7 @@ func (v value) list() []value {
 	return items
 }
 
-// walk calls f for a value and for all values inside it. It leaves out the bootstrap in a /config_dump, whose listeners
-// and routes are in the dump again.
+// walk calls f for a value and all values inside it, except the bootstrap in a /config_dump, which is there again.
 func (v value) walk(f func(value)) {
 	if !v.exists() || v.isType("BootstrapConfigDump") {
 		return

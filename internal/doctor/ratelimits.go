@@ -12,9 +12,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
-// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the
-// domains has rules.
+// rateLimits checks the ratelimit filters of a connection manager: their domains, or those of routes in their place
+// (RateLimitPerRoute), and the descriptors that its routes make. It reports whether one of the domains has rules.
 func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules

@@ -101,8 +101,7 @@ var (
 	isTimes = regexp.MustCompile(`^x[0-9]+$`)
 )
 
-// Parse reads a file with tests. If one of the problems is an error, the file cannot be run. No content makes Parse
-// panic or run for long.
+// Parse reads a file with tests. A file with an error cannot be run. No content makes Parse panic or run for long.
 func Parse(name string, content []byte) (*File, rules.Problems) {
 	p := &parser{file: &File{Name: name, Start: defaultStart, Keys: map[string]apikey.Record{}}}
 	p.secret, _ = apikey.NewSecret(apikey.NewServerSecret(), "") // it is long enough

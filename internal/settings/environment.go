@@ -58,8 +58,7 @@ var WithoutEffect = map[string]string{
 	"SANITIZE_DESCRIPTOR_METRIC_DOTS":              "names of statistics have the dots of keys and values",
 }
 
-// ineffective returns a warning for each setting of envoyproxy/ratelimit without effect, and one for all variables that
-// look like settings.
+// ineffective returns warnings of settings of envoyproxy/ratelimit without effect, and one of all Lookalikes.
 func (e environment) ineffective() (warnings []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		if why := WithoutEffect[name]; why != "" && e[name] != "" {
@@ -97,8 +96,7 @@ var families = []string{"CACHE_KEY_", "CONFIG_", "DOG_STATSD_", "GRPC_CLIENT_TLS
 // ofEnvoyGateway is a variable that Envoy Gateway sets for its rate limit service, and that no program reads.
 const ofEnvoyGateway = "GRPC_SERVER_TLS_CA_CERT"
 
-// misspells reports whether an unknown name is nearly that of a setting. It skips settings without an underscore,
-// because variables of other programs have similar names.
+// misspells reports whether a name is nearly that of a setting with an underscore. Other programs have names like PORT.
 func misspells(name string) bool {
 	return slices.ContainsFunc(Names(), func(known string) bool {
 		return strings.Contains(known, "_") && suggest.Distance(strings.ToUpper(name), known) <= 2
@@ -154,8 +152,7 @@ var platformNames = []string{
 	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
 }
 
-// platformPrefixes are prefixes of the variables that shells, Kubernetes, Nomad and clouds set in every container, and
-// of those that the SDK of OpenTelemetry reads.
+// platformPrefixes begin the variables that shells, Kubernetes, Nomad and clouds set, and those of OpenTelemetry's SDK.
 var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_", "OTEL_"}
 
 func ofPlatform(name string) bool {
@@ -179,14 +176,12 @@ func (e environment) ofServiceLink(name string) bool {
 	return false
 }
 
-// orchestrators are variables that Kubernetes, Nomad and Amazon ECS set in every container. An operator who deploys the
-// service there has rules.
+// orchestrators are set by Kubernetes, Nomad and Amazon ECS, where an operator who deploys the service has rules.
 var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_CONTAINER_METADATA_URI",
 	"ECS_CONTAINER_METADATA_URI_V4"}
 
-// configured returns, sorted, the variables which show that an operator has configured the service. These are settings
-// without the tag trial, misspelt settings, settings of envoyproxy/ratelimit, and variables of orchestrators. An empty
-// variable does not count.
+// configured returns, sorted, the variables which show that an operator has configured the service: settings without
+// the tag trial, misspelt ones, those of envoyproxy/ratelimit, and orchestrators. An empty variable does not count.
 func (e environment) configured() (names []string) {
 	for name, value := range e {
 		switch {

@@ -18,9 +18,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Read reads the settings from the environment of the process. Its error has a [Finding] for every mistake. The error
-// shows no values, because a secret may be in the wrong variable. It shows paths, which HideSecrets replaces if they
-// look like secrets.
+// Read reads the settings from the environment. Its error is all [Findings]. The error shows no values, because a secret
+// may be in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
 func Read() (*Settings, error) {
 	s, env := &Settings{}, currentEnvironment()
 	var mistakes Findings
@@ -50,8 +49,7 @@ func Read() (*Settings, error) {
 	return s, nil
 }
 
-// read reads one setting from its variable, or from the file that NAME_FILE names if it is a secret. It returns nil, or
-// the mistake.
+// read reads one setting from its variable, or a secret from the file that NAME_FILE names. It returns the mistake.
 func (s *Setting) read(e environment, into reflect.Value) *Finding {
 	text, set := e[s.Name]
 	if file := e[s.Name+"_FILE"]; s.File && file != "" {
@@ -88,9 +86,8 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 	return nil
 }
 
-// process has envconfig read the variable of one setting, or take the default. envconfig stops at its first mistake, so
-// it gets a struct with this field alone. Its error shows the value, so only what is wanted is taken from it. The text
-// is that of the variable.
+// process has envconfig read a variable with this text, or take the default. envconfig stops at its first mistake, so
+// it gets a struct with one field. Its error shows the value, so only what is wanted is taken from it.
 func (s *Setting) process(text string, into reflect.Value) error {
 	tag := reflect.StructTag(fmt.Sprintf("envconfig:%q default:%q", s.Name, s.Default))
 	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "Value", Type: into.Type(), Tag: tag}}))

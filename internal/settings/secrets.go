@@ -69,8 +69,7 @@ var (
 // HasStartOfSecret reports whether a text contains the beginning of an API key or a token.
 func HasStartOfSecret(text string) bool { return startOfSecret.MatchString(text) }
 
-// mixed reports whether a text has lower case, upper case and digits, as random texts do, and does not begin with a
-// slash.
+// mixed reports whether a text has lower case, upper case and digits, as random texts do, and is no path from the root.
 func mixed(text string) bool {
 	return strings.ContainsFunc(text, unicode.IsLower) && strings.ContainsFunc(text, unicode.IsUpper) &&
 		strings.ContainsFunc(text, unicode.IsDigit) && !strings.HasPrefix(text, "/")
@@ -97,8 +96,7 @@ func (e environment) secretHider() *strings.Replacer {
 	return strings.NewReplacer(flat...)
 }
 
-// minShownPart is the minimum length of a directory that is replaced. A shorter one reveals little of a secret, and may
-// be a word.
+// minShownPart is the minimum length of a directory that is replaced. A shorter one may be a word.
 const minShownPart = 12
 
 // shownForms returns the forms in which output may contain a value that may be a secret. They are the value, its clean

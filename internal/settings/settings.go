@@ -204,15 +204,13 @@ type Telemetry struct {
 
 // Process is about the start and the end of the process.
 type Process struct {
-	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program
-	// reads.
+	// StrictEnvironment is off by default: deployments of envoyproxy/ratelimit set variables that no program reads.
 	StrictEnvironment bool          `envconfig:"STRICT_ENVIRONMENT" group:"Start and end" default:"false" example:"true" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH, which is usually a misspelled setting, or if settings contradict each other"`
 	HealthyConfigs    bool          `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
 	DrainDelay        time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" example:"10s" desc:"time after SIGTERM in which the service still answers but reports NOT_SERVING, so that every Envoy notices"`
 	DrainTimeout      time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"maximum wait for requests in flight after DRAIN_DELAY"`
 
-	// Configured are the variables which show that an operator has configured the service, so that the built-in sample
-	// is not served.
+	// Configured are the variables by which an operator has configured the service, so that no sample is served.
 	Configured []string
 }
 

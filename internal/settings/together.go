@@ -160,8 +160,7 @@ func (e environment) ofMogrifier(variable string) bool {
 
 const mogrifierPrefix = "DOG_STATSD_MOGRIFIER_"
 
-// readMogrifiers reads the variables of each name in USE_DOG_STATSD_MOGRIFIERS, and returns their mistakes. Only
-// DogStatsD uses them.
+// readMogrifiers reads the variables of each MogrifierName for DogStatsD, and returns their mistakes.
 func (s *Settings) readMogrifiers(e environment) (mistakes []Finding) {
 	if !s.Telemetry.UseDogStatsd {
 		return nil

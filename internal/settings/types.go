@@ -41,8 +41,7 @@ func SetWord(into Word, text string) error {
 // LogLevel is the minimum level of log lines.
 type LogLevel slog.Level
 
-// UnmarshalText accepts the levels of envoyproxy/ratelimit. Levels below debug become debug, and levels above error
-// become error.
+// UnmarshalText accepts the levels of envoyproxy/ratelimit. Debug is the lowest, and error the highest.
 func (l *LogLevel) UnmarshalText(text []byte) error {
 	level, known := levels[strings.ToLower(string(text))]
 	*l = LogLevel(level)
@@ -159,8 +158,7 @@ func (m *MogrifierNames) UnmarshalText(text []byte) error {
 
 var mogrifierName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 
-// isTarget reports whether a text is host:port, or a target of gRPC with its scheme, such as unix:/path or
-// dns:///host:port.
+// isTarget reports whether a text is host:port, or a target of gRPC such as unix:/path or dns:///host:port.
 func isTarget(text string) bool {
 	schemes := []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"}
 	if slices.ContainsFunc(schemes, func(scheme string) bool { return strings.HasPrefix(text, scheme) }) {
