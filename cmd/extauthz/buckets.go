@@ -15,7 +15,6 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// buckets returns the command of the buckets.
 func (p *program) buckets() *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "buckets",
@@ -123,7 +122,6 @@ func (p *program) bucketsReset() *cobra.Command {
 	return c
 }
 
-// bucketFlags adds the flags that both commands have.
 func bucketFlags(c *cobra.Command) *service.BucketQuery {
 	q := new(service.BucketQuery)
 	c.Flags().StringVar(&q.Domain, "domain", "", "`DOMAIN` of the rules")

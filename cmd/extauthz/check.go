@@ -96,7 +96,6 @@ func exist(paths []string) error {
 	return nil
 }
 
-// printChecked prints a result in a format.
 func (p *program) printChecked(result *checked, output *command.Format) error {
 	switch output.Word {
 	case "json":
@@ -137,7 +136,6 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, status int) *c
 	return c
 }
 
-// add adds problems to the result.
 func (c *checked) add(problems rules.Problems) {
 	c.OK = c.OK && !problems.HasErrors()
 	c.Problems = append(c.Problems, problems...)
@@ -155,7 +153,6 @@ func (c *checked) against(s *settings.Settings) doctor.Rules {
 	return r
 }
 
-// report adds reports to the result.
 func (c *checked) report(reports ...*doctor.Report) {
 	c.Reports = append(c.Reports, reports...)
 	for _, r := range reports {

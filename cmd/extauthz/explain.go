@@ -88,7 +88,6 @@ func (p *program) requestText(path string, flags *command.RequestFlags) ([]byte,
 	return os.ReadFile(path)
 }
 
-// printExplanation prints the explanation, and the answer as extauthz client does.
 func (p *program) printExplanation(e *inspect.Explanation) error {
 	var b strings.Builder
 	e.Text(&b)

@@ -32,7 +32,6 @@ type keyPlace interface {
 	Close() error
 }
 
-// keyCommand is one run of a subcommand of keys.
 type keyCommand struct {
 	*program
 	now    time.Time
@@ -106,7 +105,6 @@ func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {
 		"REDIS_URL")
 }
 
-// secret returns the command that prints a new server secret.
 func (k *keyCommand) secret() *cobra.Command {
 	return &cobra.Command{
 		Use:   "secret",
@@ -135,7 +133,6 @@ func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	return err
 }
 
-// madeKey is a new or changed key, as -o json prints it.
 type madeKey struct {
 	listedKey
 	Key string `json:"key,omitempty"` // shown only once

@@ -19,7 +19,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// list returns the command that prints all records, without keys and hashes.
 func (k *keyCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",

@@ -110,7 +110,6 @@ func (p *program) watchTests(ctx context.Context, files []string, runAll func() 
 	return nil
 }
 
-// firstTests writes a first file of tests for rules.
 func (p *program) firstTests(ctx context.Context, s *settings.Settings, path string, rules []string) error {
 	text, err := policytest.First(ctx, s, path, rules)
 	if err != nil {

@@ -114,7 +114,6 @@ func (p *Program) Run(root *cobra.Command, args []string) int {
 	return ExitUsage
 }
 
-// usageError is a mistake in the command line.
 type usageError struct{ error }
 
 // Usage returns the error for a mistake in the command line.
@@ -169,7 +168,6 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 		strings.Join(names, ", "))
 }
 
-// flagError returns the error for a mistake in the flags of a command.
 func flagError(c *cobra.Command, err error) error {
 	if c.HasSubCommands() { // an unknown flag may belong to a misspelt subcommand
 		if err := knownSubcommand(c, c.Flags().Args()); err != nil {

@@ -92,7 +92,6 @@ func Duration(v string) (time.Duration, error) {
 // limitPattern is a limit such as 100/minute or 100/5minutes.
 var limitPattern = regexp.MustCompile(`^([0-9]{1,12})/([0-9]{0,9})([a-z]+?)s?$`)
 
-// setLimit reads the requests and the window of a limit.
 func setLimit(spec *ratelimit.LimitSpec, v string) error {
 	wrong := errors.New("want a number, a slash and a unit, such as 100/minute or 100/5minutes")
 	parts := limitPattern.FindStringSubmatch(v)

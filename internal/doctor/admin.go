@@ -108,7 +108,6 @@ func (c *Configuration) Examine(ctx context.Context, address string) {
 	}
 }
 
-// hosts is the number of hosts of a cluster.
 type hosts struct{ healthy, all int }
 
 // hostsOf reads /clusters, with lines such as "extauthz::127.0.0.1:8081::health_flags::/failed_active_hc".
@@ -150,7 +149,6 @@ func envoyVersion(text string) (version string, supported bool) {
 
 var errNoCounters = errors.New("no counters: Envoy had no request, or `stats_config` leaves them out")
 
-// stats are counters of Envoy by name.
 type stats map[string]uint64
 
 // grown returns how much a counter grew until later. A counter that fell began again with another Envoy.
@@ -233,7 +231,6 @@ func (r *Report) cluster(name string, grpc bool, h hosts, before, after stats) {
 		fmt.Sprintf("%s%d connections over HTTP/2 since Envoy started, %d over HTTP/1.1", name, http2, http1))
 }
 
-// loadDump checks the configuration of a running Envoy.
 func loadDump(ctx context.Context, address string, rules Rules) *Configuration {
 	at := "--envoy" // the address may have a password
 	if u, err := url.Parse(address); err == nil {

@@ -122,7 +122,6 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 	return c.result
 }
 
-// check compares one file.
 type check struct {
 	*strictyaml.Document
 	Rules
@@ -270,7 +269,6 @@ var separator = regexp.MustCompile("[^a-z0-9]")
 // anySeparator replaces each character of a name that is neither a letter nor a digit.
 func anySeparator(name, by string) string { return separator.ReplaceAllLiteralString(name, by) }
 
-// service checks an http_service of ext_authz.
 func (c *check) service(s value) {
 	answer := s.get("authorization_response")
 	listed := answer.get("allowed_upstream_headers")
@@ -383,7 +381,6 @@ func (v value) get(name string) value {
 
 func (v value) hasText(text string) bool { return text != "" && v.Text() == text }
 
-// list returns the elements of a list.
 func (v value) list() []value {
 	items := make([]value, len(v.Items()))
 	for i, item := range v.Items() {
@@ -423,7 +420,6 @@ func snake(key string) string {
 	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// elements returns the elements of a YAML list. write returns one element.
 func elements(names []string, write func(name string) string) string {
 	var written []string
 	for _, name := range names {

@@ -24,7 +24,6 @@ const (
 	clocksDiffer = 500 * time.Millisecond
 )
 
-// examination is the examination of a Redis.
 type examination struct {
 	*Report
 	redis.UniversalClient

@@ -27,7 +27,6 @@ type outcome struct {
 	values map[string][]string
 }
 
-// newOutcome returns the outcome of a decision.
 func newOutcome(m flow.Method, d *flow.Decided) *outcome {
 	e := inspect.Explained(m, d, nil)
 	o := &outcome{e, d.Result, map[string][]string{

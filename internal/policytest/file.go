@@ -168,14 +168,12 @@ func (p *parser) unknown(w word, wanted []string, hints ...string) {
 		append([]string{suggest.DidYouMean(w.text, wanted), "want " + suggest.OneOf(wanted)}, hints...)...)
 }
 
-// set sets a flag to a value.
 func (p *parser) set(w word, flags *pflag.FlagSet, name, value string) {
 	if err := flags.Set(name, value); err != nil {
 		p.fail(w, suggest.Quoted(name)+" cannot be "+suggest.Quoted(value), command.Wanted(err).Error())
 	}
 }
 
-// statement reads a line.
 func (p *parser) statement(list []word) {
 	timed := isTime.MatchString(list[0].text)
 	if timed {

@@ -156,7 +156,6 @@ func (o *session) send(ctx context.Context, s *Step) (got *outcome, why *inspect
 	return newOutcome(s.Method, o.Decide(ctx, s.Method, s.Message)), why
 }
 
-// test runs a test.
 func (r *Report) test(ctx context.Context, s *settings.Settings, f *File, t *Test, suite *Suite) error {
 	o, err := f.open(ctx, s)
 	if err != nil {
@@ -184,7 +183,6 @@ func (r *Report) test(ctx context.Context, s *settings.Settings, f *File, t *Tes
 	return ctx.Err()
 }
 
-// failure returns the failure of a repetition.
 func (s *Step) failure(file string, n int, want, got string, why *inspect.Explanation) *Failure {
 	var b, reason strings.Builder
 	fmt.Fprintf(&b, "%5d | %s\n      want %s\n      got  %s", s.Line, s.Text, want, got)
@@ -209,7 +207,6 @@ func (r *Report) add(a *rules.Active) {
 	}
 }
 
-// rule returns the entry of a rule.
 func (r *Report) rule(rule Rule) *Rule {
 	if r.byRule[rule] == nil {
 		entry := rule

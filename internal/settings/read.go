@@ -18,8 +18,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Read reads the settings from the environment. Its error is all [Findings]. The error shows no values, because a secret
-// may be in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
+// Read reads the settings from the environment. Its error is all [Findings]. It shows no values, because a secret may be
+// in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
 func Read() (*Settings, error) {
 	s, env := &Settings{}, currentEnvironment()
 	var mistakes Findings
@@ -121,7 +121,6 @@ var wantedForms = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration](): "want a duration with its unit, such as 50ms, 5s or 24h",
 }
 
-// form is a form of texts and numbers.
 type form struct {
 	want string
 	fits func(text string) bool
@@ -144,7 +143,6 @@ var forms = map[string]form{
 	}},
 }
 
-// belowMin reports whether a number is below the tag min.
 func (s *Setting) belowMin(number reflect.Value) bool {
 	least, err := strconv.ParseInt(s.tag.Get("min"), 10, 64)
 	return err == nil && (number.CanInt() && number.Int() < least || number.CanFloat() && number.Float() < float64(least))
