@@ -96,11 +96,9 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 		tables := routeTables(manager, root)
 		settings := slices.Clone(checks) // and those that routes have in their place
 		for _, table := range tables {
-			table.walk(func(v value) {
-				if s := v.get("check_settings"); s.exists() {
-					settings = append(settings, s)
-				}
-			})
+			for _, v := range table.all(func(v value) bool { return v.get("check_settings").exists() }) {
+				settings = append(settings, v.get("check_settings"))
+			}
 		}
 		limited := rules.Limits != nil && c.rateLimits(manager, limits, tables)
 		switch {
@@ -140,16 +138,19 @@ func (c *check) find(id string, at value, message string, hints ...string) {
 
 // manager checks a connection manager, its ext_authz filters and its route tables.
 func (c *check) manager(manager value, filters, settings, tables []value) {
-	c.scopes(manager.get("scoped_routes"))
 	overHTTP := false
 	for _, s := range settings {
 		if http := s.get("http_service"); http.exists() {
 			overHTTP = true
 			c.service(http)
 		}
-		c.policy(s.get("context_extensions").get(authz.DomainExtension))
+		domain := s.get("context_extensions").get(authz.DomainExtension) // a /config_dump hides it
+		if domain.exists() && !domain.hasText("[redacted]") && c.Policies[domain.Text()] == nil {
+			c.find("domain-without-policy", domain, "no policy has the domain "+suggest.Quoted(domain.Text()),
+				suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))))
+		}
 	}
-	c.routes(tables, filters)
+	c.routes(manager, tables, filters)
 	c.removedEarly(manager, overHTTP)
 }
 
@@ -162,9 +163,6 @@ func routeTables(manager, root value) []value {
 		elsewhere[scope.get("route_configuration_name").Text()] = true
 	}
 	delete(elsewhere, "")
-	if len(elsewhere) == 0 {
-		return tables
-	}
 	return append(tables, root.all(func(v value) bool {
 		return v.get("virtual_hosts").exists() && elsewhere[v.get("name").Text()]
 	})...)
@@ -185,25 +183,6 @@ func scopesOf(scoped, root value) []value {
 	return scopes
 }
 
-// policy checks the domain that a route gives to extauthz. A /config_dump hides it.
-func (c *check) policy(domain value) {
-	if domain.exists() && !domain.hasText("[redacted]") && c.Policies[domain.Text()] == nil {
-		c.find("domain-without-policy", domain, "no policy has the domain "+suggest.Quoted(domain.Text()),
-			suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))))
-	}
-}
-
-// scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:
-// without the header no scope matches, and without a route ext_authz does not send the Check that could set it.
-func (c *check) scopes(scoped value) {
-	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
-		header := fragment.get("header_value_extractor").get("name")
-		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
-			c.find("scope-by-identity", header, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name))
-		}
-	}
-}
-
 // removedEarly checks that Envoy removes the client's identity headers before it chooses a route. If Envoy calls
 // ext_authz over HTTP, it must also remove their other spellings: the service sees those only over gRPC.
 func (c *check) removedEarly(manager value, overHTTP bool) {
@@ -219,13 +198,12 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 	}
 	var missed, lookalikes []string
 	for _, name := range c.identity {
-		switch {
+		others := spellings(name)
+		switch i := slices.IndexFunc(others, kept); {
 		case kept(name):
 			missed = append(missed, name)
-		case overHTTP:
-			if i := slices.IndexFunc(spellings(name), kept); i >= 0 {
-				lookalikes = append(lookalikes, spellings(name)[i])
-			}
+		case overHTTP && i >= 0:
+			lookalikes = append(lookalikes, others[i])
 		}
 	}
 	const add = "add to the `mutations:` of early_header_mutation_extensions: "
@@ -272,16 +250,11 @@ func anySeparator(name, by string) string { return separator.ReplaceAllLiteralSt
 func (c *check) service(s value) {
 	answer := s.get("authorization_response")
 	listed := answer.get("allowed_upstream_headers")
-	wanted := c.identity
+	wanted := slices.Clone(c.identity)
 	if c.cookies {
-		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
+		wanted = append(wanted, "cookie")
 	}
-	var dropped []string
-	for _, name := range wanted {
-		if !listed.get("patterns").anyMatches(name) {
-			dropped = append(dropped, name)
-		}
-	}
+	dropped := slices.DeleteFunc(slices.Clone(wanted), listed.get("patterns").anyMatches)
 	if len(dropped) > 0 {
 		why := "the application then does not know the caller, or trusts the header that the client sends"
 		if slices.Equal(dropped, []string{"cookie"}) {
@@ -299,13 +272,21 @@ func (c *check) service(s value) {
 	}
 }
 
-// routes checks that Envoy does not choose a route by an identity header before ext_authz has set it.
-func (c *check) routes(tables, filters []value) {
+// routes checks that Envoy does not choose a route or a route table by an identity header before ext_authz has set it.
+func (c *check) routes(manager value, tables, filters []value) {
 	choice := func(header value) {
 		name := strings.ToLower(header.Text())
 		again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
 		if slices.Contains(c.identity, name) && !again {
 			c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
+		}
+	}
+	// Without the header no scope matches. Without a route ext_authz does not send the Check that could set it, so
+	// clear_route_cache does not help.
+	for _, fragment := range manager.get("scoped_routes").get("scope_key_builder").get("fragments").list() {
+		header := fragment.get("header_value_extractor").get("name")
+		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
+			c.find("scope-by-identity", header, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name))
 		}
 	}
 	for _, table := range tables {
@@ -322,12 +303,9 @@ func (c *check) routes(tables, filters []value) {
 
 // choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.
 func (v value) choosesAgain(header string) bool {
-	if !v.get("clear_route_cache").hasText("true") {
-		return false
-	}
 	only := v.get("clear_route_cache_headers").list()
-	listed := func(v value) bool { return strings.EqualFold(v.Text(), header) }
-	return len(only) == 0 || slices.ContainsFunc(only, listed)
+	listed := slices.ContainsFunc(only, func(v value) bool { return strings.EqualFold(v.Text(), header) })
+	return v.get("clear_route_cache").hasText("true") && (len(only) == 0 || listed)
 }
 
 // matches reports whether a StringMatcher of Envoy matches a name in lower case. An unknown kind matches nothing.
