@@ -105,11 +105,10 @@ func printField(b *strings.Builder, f *strictyaml.Field, width int) {
 			fmt.Fprintf(b, "%s: %s\n", tag.name, tag.text)
 		}
 	}
-	if f.Doc != "" {
-		fmt.Fprintf(b, "\n%s\n", f.Doc)
-	}
-	if f.Note != "" {
-		fmt.Fprintf(b, "\n%s\n", plain(f.Note))
+	for _, text := range []string{f.Doc, plain(f.Note)} {
+		if text != "" {
+			fmt.Fprintf(b, "\n%s\n", text)
+		}
 	}
 	if keys := f.Keys(); len(keys) > 0 {
 		b.WriteString("\nKeys (* is required):\n")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -59,10 +60,7 @@ func (p *program) settings() *cobra.Command {
 		if err == nil && mistakes == nil {
 			p.warn(now)
 		}
-		if err != nil {
-			return err
-		}
-		return mistakes
+		return cmp.Or(err, mistakes)
 	}
 	return c
 }

@@ -18,30 +18,24 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules
 	domain := func(v value) {
-		name := v.get("domain")
-		if !name.exists() {
-			return
-		}
-		if slices.Contains(all, name.Text()) {
-			domains = append(domains, name.Text())
-			return
-		}
-		id := "domain-without-rules" // they may come from an xDS server
+		name, id := v.get("domain"), "domain-without-rules" // they may come from an xDS server
 		if suggest.DidYouMean(name.Text(), all) != "" {
 			id = "domain-misspelled"
 		}
-		c.find(id, name, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues))
+		if slices.Contains(all, name.Text()) {
+			domains = append(domains, name.Text())
+		} else if name.exists() {
+			c.find(id, name, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues))
+		}
 	}
 	for _, filter := range filters {
 		domain(filter)
 		c.status(filter)
 	}
 	for _, table := range tables {
-		table.walk(func(v value) {
-			if v.isType("RateLimitPerRoute") {
-				domain(v)
-			}
-		})
+		for _, v := range table.ofType("RateLimitPerRoute") {
+			domain(v)
+		}
 	}
 	if len(domains) == 0 {
 		return false
@@ -168,18 +162,15 @@ func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
 // clustersOf returns the names of the clusters in a file. It returns nil if Envoy may get others from xDS.
 func clustersOf(root value) []string {
 	var names []string
-	fromXDS, dumped := root.get("dynamic_resources").get("cds_config").exists(), false
+	dumps := root.get("configs").ofType("ClustersConfigDump")
+	if root.get("dynamic_resources").get("cds_config").exists() && len(dumps) == 0 {
+		return nil
+	}
 	for _, cluster := range root.get("static_resources").get("clusters").list() {
 		names = append(names, cluster.get("name").Text())
 	}
-	for _, dump := range root.get("configs").list() {
-		if dump.isType("ClustersConfigDump") {
-			dumped = true
-			dump.walk(func(v value) { names = append(names, v.get("cluster").get("name").Text()) })
-		}
-	}
-	if fromXDS && !dumped {
-		return nil
+	for _, dump := range dumps {
+		dump.walk(func(v value) { names = append(names, v.get("cluster").get("name").Text()) })
 	}
 	return names
 }

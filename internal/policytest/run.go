@@ -111,10 +111,8 @@ func Inputs(files []string) (paths []string) {
 		f, _ := Read(name)
 		paths = append(append(paths, name), f.Requests...)
 		for _, path := range f.Rules {
-			entries, err := os.ReadDir(path)
-			if err != nil { // a file
-				paths = append(paths, path)
-			}
+			paths = append(paths, path)
+			entries, _ := os.ReadDir(path) // none in a file
 			for _, entry := range entries {
 				paths = append(paths, filepath.Join(path, entry.Name()))
 			}

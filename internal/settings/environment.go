@@ -197,13 +197,10 @@ func (e environment) configured() (names []string) {
 
 // tried reports whether a setting has a value that fits the sample, which is served on loopback only.
 func tried(name, value string) bool {
-	for _, s := range List() {
-		if s.Name == name {
-			trial := s.tag.Get("trial")
-			return trial == "any" || trial == "loopback" && IsLoopback(value)
-		}
-	}
-	return false
+	return slices.ContainsFunc(List(), func(s Setting) bool {
+		trial := s.tag.Get("trial")
+		return s.Name == name && (trial == "any" || trial == "loopback" && IsLoopback(value))
+	})
 }
 
 // IsLoopback reports whether a host is this machine, as its text says.

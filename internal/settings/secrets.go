@@ -41,17 +41,12 @@ func (e environment) readSecret(file string) (string, error) {
 // mayBeSecret reports whether a text looks like a secret, or contains one of the secrets that are set. A name or a path
 // can look like a secret, too: the value is accepted, but not shown.
 func (e environment) mayBeSecret(text string) bool {
-	if startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != "" ||
-		randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text)) {
-		return true
-	}
-	for _, s := range List() {
+	random := randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text))
+	known := slices.ContainsFunc(List(), func(s Setting) bool {
 		secret := e[s.Name]
-		if len(secret) >= minKnownSecret && s.tag.Get("secret") == "true" && strings.Contains(text, secret) {
-			return true
-		}
-	}
-	return false
+		return len(secret) >= minKnownSecret && s.tag.Get("secret") == "true" && strings.Contains(text, secret)
+	})
+	return random || known || startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != ""
 }
 
 // minKnownSecret is the minimum length of a secret that is looked for in other values, and that of a server secret. A
