@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 
@@ -46,25 +46,21 @@ func (p *program) bucketsShow() *cobra.Command {
 	c.Flags().StringVar(&q.KeyID, "key-id", "", "the `ID` of an API key, as extauthz keys list shows it")
 	c.Flags().StringVar(&q.Rule, "rule", "", "the `NAME` of a rule, as logs and metrics have it")
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
-	c.PreRunE = func(*cobra.Command, []string) error {
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
 		given := []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""}
 		given = slices.DeleteFunc(given, func(is bool) bool { return !is })
+		shown := new(service.Buckets)
 		switch {
 		case q.Domain == "":
 			return command.Usage("missing --domain DOMAIN")
 		case len(given) != 1:
 			return command.Usage("want one of --descriptor KEY=VALUE,..., --key-id ID and --rule NAME")
-		}
-		return nil
-	}
-	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
-		shown := new(service.Buckets)
-		if *debug == "" {
+		case *debug == "":
 			err = p.offline(ctx, s, nil, func(o *service.Offline) error {
 				shown, err = o.Buckets(ctx, *q)
 				return err
 			})
-		} else {
+		default:
 			body, _ := json.Marshal(q) //nolint:errchkjson // texts
 			err = askDebug(ctx, *debug, "/buckets", body, shown)
 		}
@@ -91,18 +87,14 @@ func (p *program) bucketsReset() *cobra.Command {
 	output := command.OutputFlag(c, "text", "json")
 	q := bucketFlags(c)
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
-	c.PreRunE = func(*cobra.Command, []string) error {
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
 		switch {
 		case q.Domain == "":
 			return command.Usage("missing --domain DOMAIN")
 		case q.Entries == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
-		}
-		return nil
-	}
-	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
-		if !s.UsesRedis() {
-			return fmt.Errorf("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
+		case !s.UsesRedis():
+			return errors.New("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
 				"REDIS_URL, or restart the replica")
 		}
 		done := "not reset"

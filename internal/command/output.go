@@ -83,22 +83,21 @@ func PrintTable(w io.Writer, width int, rows [][]string) error {
 		indent += n + len("  ")
 	}
 	below := width > 0 && indent+min(longest, leastText) > width
+	if below {
+		indent = 4
+	}
 	var b strings.Builder
 	for _, row := range rows {
-		var line strings.Builder
-		last := row[len(row)-1]
-		for i, cell := range row[:len(row)-1] {
-			fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
+		line, last := "", len(row)-1
+		for i, cell := range row[:last] {
+			line += fmt.Sprintf("%-*s  ", widths[i], cell)
 		}
 		if below {
-			const step = 4
-			wrap(&b, strings.Join(strings.Fields(line.String()), " "), width, step)
-			b.WriteString(strings.Repeat(" ", step))
-			wrap(&b, last, width-step, step)
-			continue
+			wrap(&b, strings.Join(strings.Fields(line), " "), width, indent)
+			line = strings.Repeat(" ", indent)
 		}
-		b.WriteString(line.String())
-		wrap(&b, last, width-indent, indent)
+		b.WriteString(line)
+		wrap(&b, row[last], width-indent, indent)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

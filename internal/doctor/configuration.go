@@ -281,8 +281,7 @@ func (c *check) routes(manager value, tables, filters []value) {
 			c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
 		}
 	}
-	// Without the header no scope matches. Without a route ext_authz does not send the Check that could set it, so
-	// clear_route_cache does not help.
+	// clear_route_cache does not help here: without the header there is no scope, no route, and no Check to set it.
 	for _, fragment := range manager.get("scoped_routes").get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
 		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {

@@ -31,9 +31,8 @@ type examination struct {
 	prefix string // of all keys of the service
 }
 
-// ExamineRedis reads what Redis tells about itself, and tries the commands that the service needs. It changes no data.
-// In a cluster, it asks one of the masters. setting is the variable with the address, and names a Redis that has no
-// single address.
+// ExamineRedis reads what Redis tells about itself, in a cluster one of the masters. It tries the commands that the
+// service needs, and changes no data. setting is the variable with the address, and names a Redis with several.
 func ExamineRedis(ctx context.Context, setting string, cfg redisstore.Config, rules Rules) *Report {
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()

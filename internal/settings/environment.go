@@ -87,8 +87,7 @@ func Lookalikes(e environment) (names []string) {
 	return names
 }
 
-// families are the beginnings that names of settings of envoyproxy/ratelimit share. GRPC_ alone is none of them,
-// because gRPC has variables of its own, such as GRPC_TRACE.
+// families begin the names of settings of envoyproxy/ratelimit. GRPC_ is none: gRPC has others, such as GRPC_TRACE.
 var families = []string{"CACHE_KEY_", "CONFIG_", "DOG_STATSD_", "GRPC_CLIENT_TLS_", "GRPC_MAX_", "GRPC_SERVER_",
 	"LIMIT_", "LOCAL_CACHE_", "LOG_", "MEMCACHE_", "PROMETHEUS_", "REDIS_", "RESPONSE_", "RUNTIME_", "STATSD_", "STATS_",
 	"TRACING_", "USE_", "XDS_CLIENT_"}
@@ -103,8 +102,7 @@ func misspells(name string) bool {
 	})
 }
 
-// unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables that are not settings of this service or of
-// envoyproxy/ratelimit, and not of the platform. An empty variable counts, too.
+// unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables, also empty ones, that are not expected.
 func (e environment) unknownVariables() (mistakes Findings) {
 	var unlike Findings
 	for _, name := range slices.Sorted(maps.Keys(e)) {

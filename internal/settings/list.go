@@ -28,8 +28,7 @@ func List() []Setting { return described }
 // described is computed once, because reflection is slow.
 var described = listFields(reflect.TypeFor[Settings](), "", nil, "")
 
-// listFields returns the settings of a group, or those of all groups. The prefix is that of the names of a RedisServer.
-// title is the title above the first setting.
+// listFields returns the settings in a struct, with the prefix of their names and the title above the first of them.
 func listFields(group reflect.Type, prefix string, index []int, title string) (list []Setting) {
 	for f := range group.Fields() {
 		at, name := append(index[:len(index):len(index)], f.Index[0]), f.Tag.Get("envconfig")

@@ -14,8 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// secretKind returns the kind of secret that a text certainly is, or "" for none. A setting that is not secret refuses
-// such a text, because the operator has put it into the wrong variable.
+// secretKind returns the kind of secret that a text certainly is, "" for none. A setting that is not secret refuses it.
 func secretKind(text string) string {
 	switch {
 	case apikey.IsKey(text):

@@ -17,8 +17,7 @@ import (
 // tables. The tag group is the title above a setting and the next ones. The tag words lists the words that a setting
 // accepts, and the tag form one of forms. The tag want is the message about a number below that of the tag min, which
 // for a duration is in nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and
-// is never printed. The tag trial marks settings that fit the built-in sample, which is not served if any other setting
-// is set.
+// is never printed. The tag trial marks settings that fit the built-in sample, which is not served with any other.
 type Settings struct {
 	Listeners     Listeners
 	TLS           TLS

@@ -106,9 +106,8 @@ func (s *Settings) contradictions() []Finding {
 	})
 }
 
-// ineffective returns a warning for each setting of Redis without effect, for each setting of TLS for a gRPC listener
-// without TLS, and for the local cache without strict mode. A certificate includes its key. STRICT_ENVIRONMENT does not
-// refuse these settings, because deployments of envoyproxy/ratelimit have them.
+// ineffective returns a warning for each setting of Redis, TLS or the local cache without effect. A certificate stands
+// for its key. STRICT_ENVIRONMENT accepts these settings, because deployments of envoyproxy/ratelimit have them.
 func (s *Settings) ineffective() []Finding {
 	redis, second := s.UsesRedis(), s.Redis.UsePerSecond
 	noTLS := redis && !s.Redis.Main.UsesTLS() && (!second || !s.Redis.PerSecond.UsesTLS())

@@ -18,8 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// wanted is the error of a type of settings that is more than text. It names the wanted form. It never has the text,
-// which may be a secret in the wrong variable, so [Read] can show it.
+// wanted is the error of a type of settings. It names the wanted form and never the text, which may be a secret.
 type wanted string
 
 func (w wanted) Error() string { return string(w) }
@@ -168,8 +167,7 @@ func isTarget(text string) bool {
 	return address.UnmarshalText([]byte(text)) == nil && address.Host != "" && address.Port != 0
 }
 
-// ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the text,
-// which may have a secret.
+// ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the values.
 func ParseHeaders(text string) (map[string]string, error) {
 	headers := map[string]string{}
 	if text == "" {
