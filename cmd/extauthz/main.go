@@ -110,14 +110,14 @@ func (p *program) byFlags(name string, args []string, define func(*flag.FlagSet)
 		fmt.Fprintf(p.Stderr, "%s: takes only flags, not %q\n", name, flags.Args())
 		return command.ExitUsage
 	}
-	switch err := run(); {
-	case errors.Is(err, command.ErrReported):
-		return command.ExitFailed
-	case err != nil:
-		fmt.Fprintf(p.Stderr, "%s: %v\n", name, err)
-		return command.ExitFailed
+	err := run()
+	if err == nil {
+		return command.ExitOK
 	}
-	return command.ExitOK
+	if !errors.Is(err, command.ErrReported) {
+		fmt.Fprintf(p.Stderr, "%s: %v\n", name, err)
+	}
+	return command.ExitFailed
 }
 
 // configCheck is ratelimit_config_check: it checks a rule directory.
