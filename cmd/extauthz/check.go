@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,11 +55,8 @@ extauthz doctor adds what only a running Envoy knows.`,
 		"/config_dump of its\nadmin interface, or the URL of that interface; may be repeated")
 	keys := c.Flags().String("keys", "", "also report the plans of the API keys in this `FILE` that no rule names")
 	output := command.OutputFlag(c, "text", "json", "sarif")
-	c.RunE = func(c *cobra.Command, paths []string) error {
-		if err := exist(paths); err != nil {
-			return err
-		}
-		s, err := p.readSettings()
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, paths []string) error {
+		err := exist(paths)
 		if err != nil {
 			return err
 		}
@@ -74,11 +72,11 @@ extauthz doctor adds what only a running Envoy knows.`,
 			result.plans = unnamedPlans(*keys, records, result.set)
 			result.add(result.plans)
 			for _, from := range *envoy {
-				result.report(&doctor.Load(c.Context(), from, result.against(s)).Report)
+				result.report(&doctor.Load(ctx, from, result.against(s)).Report)
 			}
 		}
 		return errors.Join(p.printChecked(result, output), command.Reported(result.OK))
-	}
+	})
 	return c
 }
 

@@ -81,9 +81,8 @@ func Run(ctx context.Context, s *settings.Settings, files []string, done func(*S
 		f, problems := Read(name)
 		err := problems.Err()
 		for i := 0; i < len(f.Tests) && err == nil; i++ {
-			if err = r.test(ctx, s, f, &f.Tests[i], suite); err == nil {
-				done(suite)
-			}
+			err = r.test(ctx, s, f, &f.Tests[i], suite)
+			done(suite)
 		}
 		if err != nil {
 			suite.Tests, suite.Errors = suite.Tests+1, 1

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // Setting describes a setting.
@@ -23,10 +24,7 @@ type Setting struct {
 }
 
 // List describes all settings, in the order in which they are documented. The caller must not change it.
-func List() []Setting { return described }
-
-// described is computed once, because reflection is slow.
-var described = listFields(reflect.TypeFor[Settings](), "", nil, "")
+var List = sync.OnceValue(func() []Setting { return listFields(reflect.TypeFor[Settings](), "", nil, "") })
 
 // listFields returns the settings in a struct, with the prefix of their names and the title above the first of them.
 func listFields(group reflect.Type, prefix string, index []int, title string) (list []Setting) {
