@@ -73,11 +73,9 @@ func (p *program) runTests(
 	case "json":
 		err = command.PrintJSON(p.Stdout, report)
 	case "junit":
-		encoder := xml.NewEncoder(p.Stdout)
-		encoder.Indent("", "  ")
-		fmt.Fprint(p.Stdout, xml.Header)
-		err = errors.Join(encoder.Encode(report), encoder.Close())
-		fmt.Fprintln(p.Stdout)
+		var text []byte
+		text, err = xml.MarshalIndent(report, "", "  ")
+		fmt.Fprintf(p.Stdout, "%s%s\n", xml.Header, text)
 	default:
 		report.WriteText(p.Stdout, p.Paint)
 	}
