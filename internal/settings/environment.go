@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -59,20 +58,17 @@ var WithoutEffect = map[string]string{
 }
 
 // ineffective returns warnings of settings of envoyproxy/ratelimit without effect, and one of all Lookalikes.
-func (e environment) ineffective() (warnings []Finding) {
+func (e environment) ineffective() (fs Findings) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if why := WithoutEffect[name]; why != "" && e[name] != "" {
-			warnings = append(warnings, Finding{name, fmt.Sprintf("%s has no effect: %s", name, why)})
-		}
+		why := WithoutEffect[name]
+		fs.noEffect(why != "" && e[name] != "", name, ": "+why)
 	}
 	like := Lookalikes(e)
 	for i, name := range like {
 		like[i] += suggest.Meant(name, Names()...)
 	}
-	if len(like) > 0 {
-		warnings = append(warnings, Finding{Text: "not settings of this service: " + strings.Join(like, ", ")})
-	}
-	return warnings
+	fs.mistake(len(like) > 0, "", "not settings of this service: "+strings.Join(like, ", "))
+	return fs
 }
 
 // Lookalikes returns, sorted, the variables that look like settings of this service or of envoyproxy/ratelimit, but are
@@ -106,21 +102,14 @@ func misspells(name string) bool {
 func (e environment) unknownVariables() (mistakes Findings) {
 	var unlike Findings
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		meant := suggest.Closest(name, append(Names(), echoAddress))
-		switch {
-		case e.expected(name):
-		case meant != "":
-			mistakes = append(mistakes, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
-		default:
-			unlike = append(unlike, Finding{name, name + " is not a setting"})
-		}
+		meant, unknown := suggest.Closest(name, append(Names(), echoAddress)), !e.expected(name)
+		mistakes.mistake(unknown && meant != "", name, name+" is not a setting: did you mean "+meant+"?")
+		unlike.mistake(unknown && meant == "", name, name+" is not a setting")
 	}
 	mistakes = append(mistakes, unlike...)
-	if len(mistakes) > 0 {
-		mistakes = append(mistakes, Finding{Text: "(STRICT_ENVIRONMENT=true refuses unknown variables; " +
-			"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; " +
-			"STRICT_ENVIRONMENT=false accepts all variables)"})
-	}
+	mistakes.mistake(len(mistakes) > 0, "", "(STRICT_ENVIRONMENT=true refuses unknown variables; "+
+		"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; "+
+		"STRICT_ENVIRONMENT=false accepts all variables)")
 	return mistakes
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Read reads the settings from the environment. Its error is all [Findings]. It shows no values, because a secret may be
+// Read reads the settings from the environment. Its error is [Findings]. It shows no values, because a secret may be
 // in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
 func Read() (*Settings, error) {
 	s, env := &Settings{}, currentEnvironment()
