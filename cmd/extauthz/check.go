@@ -212,13 +212,9 @@ func unnamedPlans(file string, keys []apikey.Record, set rules.Set) (problems ru
 		if slices.ContainsFunc(values, func(v string) bool { return descriptors.Match(v, plan) }) {
 			continue
 		}
-		p := strictyaml.Problem{File: file, Warning: true,
-			Message: "no rule names the plan " + suggest.Quoted(plan) + " of " + suggest.Counted(plans[plan], "key"),
-			Hints:   []string{"add a descriptor with this `value`, or correct the plan"}}
-		if hint := suggest.DidYouMean(plan, values); hint != "" {
-			p.Hints = []string{hint}
-		}
-		problems = append(problems, p)
+		hint := cmp.Or(suggest.DidYouMean(plan, values), "add a descriptor with this `value`, or correct the plan")
+		problems = append(problems, strictyaml.Problem{File: file, Warning: true, Hints: []string{hint},
+			Message: "no rule names the plan " + suggest.Quoted(plan) + " of " + suggest.Counted(plans[plan], "key")})
 	}
 	return problems
 }

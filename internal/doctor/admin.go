@@ -52,24 +52,20 @@ func Get(ctx context.Context, address string, timeout time.Duration, most int64)
 	return io.ReadAll(io.LimitReader(res.Body, most))
 }
 
-const (
-	// maxAnswer bounds the answers of an admin interface. A dump has a bound of its own.
-	maxAnswer = 32 << 20
-	// window is the time between two readings of the counters.
-	window = time.Second
-)
+// window is the time between two readings of the counters.
+const window = time.Second
 
-// read reads what the admin interface of Envoy has at a path, at most so many bytes.
-func read(ctx context.Context, address, path, query string, most int64) ([]byte, error) {
+// read reads what the admin interface of Envoy has at a path.
+func read(ctx context.Context, address, path, query string) ([]byte, error) {
 	if u, err := url.Parse(address); err == nil {
 		u.Path, u.RawQuery = path, query
 		address = u.String()
 	}
-	return Get(ctx, address, 10*time.Second, most)
+	return Get(ctx, address, 10*time.Second, kind().MaxSize+1)
 }
 
 func readJSON(ctx context.Context, address, path, query string, into any) error {
-	body, err := read(ctx, address, path, query, maxAnswer)
+	body, err := read(ctx, address, path, query)
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}
@@ -94,7 +90,7 @@ func (c *Configuration) Examine(ctx context.Context, address string) {
 	case <-ctx.Done():
 	}
 	after, failed := readStats(ctx, address)
-	clusters, unread := read(ctx, address, "/clusters", "", maxAnswer)
+	clusters, unread := read(ctx, address, "/clusters", "")
 	if err = errors.Join(err, failed, unread); err != nil {
 		c.unknown("failures at this moment, and clusters", err)
 		return
@@ -236,7 +232,7 @@ func loadDump(ctx context.Context, address string, rules Rules) *Configuration {
 	if u, err := url.Parse(address); err == nil {
 		at = u.Scheme + "://" + u.Host
 	}
-	dump, err := read(ctx, address, "/config_dump", "", kind().MaxSize+1)
+	dump, err := read(ctx, address, "/config_dump", "")
 	if err != nil {
 		c := &Configuration{Report: Report{At: at, Unread: true}}
 		c.find("envoy-unreadable", "cannot read the configuration of Envoy: "+err.Error())

@@ -73,14 +73,11 @@ func (e environment) ineffective() (fs Findings) {
 
 // Lookalikes returns, sorted, the variables that look like settings of this service or of envoyproxy/ratelimit, but are
 // none. It leaves out empty variables, and those that platforms and Envoy Gateway set.
-func Lookalikes(e environment) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(e)) {
+func Lookalikes(e environment) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e)), func(name string) bool {
 		family := slices.ContainsFunc(families, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		if e[name] != "" && (family || misspells(name)) && !e.expected(name) && name != ofEnvoyGateway {
-			names = append(names, name)
-		}
-	}
-	return names
+		return e[name] == "" || !family && !misspells(name) || e.expected(name) || name == ofEnvoyGateway
+	})
 }
 
 // families begin the names of settings of envoyproxy/ratelimit. GRPC_ is none: gRPC has others, such as GRPC_TRACE.
@@ -169,17 +166,14 @@ var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_C
 
 // configured returns, sorted, the variables which show that an operator has configured the service: settings without
 // the tag trial, misspelt ones, those of envoyproxy/ratelimit, and orchestrators. An empty variable does not count.
-func (e environment) configured() (names []string) {
-	for name, value := range e {
-		switch {
-		case value == "" || tried(name, value):
-		case slices.Contains(Names(), name), WithoutEffect[name] != "", misspells(name),
-			strings.HasPrefix(name, "RUNTIME_"), slices.Contains(orchestrators, name):
-			names = append(names, name)
+func (e environment) configured() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e)), func(name string) bool {
+		if e[name] == "" || tried(name, e[name]) {
+			return true
 		}
-	}
-	slices.Sort(names)
-	return names
+		return !slices.Contains(Names(), name) && WithoutEffect[name] == "" && !misspells(name) &&
+			!strings.HasPrefix(name, "RUNTIME_") && !slices.Contains(orchestrators, name)
+	})
 }
 
 // tried reports whether a setting has a value that fits the sample, which is served on loopback only.
@@ -192,6 +186,5 @@ func tried(name, value string) bool {
 
 // IsLoopback reports whether a host is this machine, as its text says.
 func IsLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
