@@ -187,14 +187,11 @@ func scopesOf(scoped, root value) []value {
 // ext_authz over HTTP, it must also remove their other spellings: the service sees those only over gRPC.
 func (c *check) removedEarly(manager value, overHTTP bool) {
 	extensions := manager.get("early_header_mutation_extensions")
-	mutations := extensions.all(func(v value) bool {
-		return v.get("remove").exists() || v.get("remove_on_match").exists()
-	})
 	kept := func(name string) bool {
-		return !slices.ContainsFunc(mutations, func(m value) bool {
-			matcher := m.get("remove_on_match").get("key_matcher")
-			return strings.EqualFold(m.get("remove").Text(), name) || matcher.matches(name)
-		})
+		return extensions.all(func(v value) bool {
+			matcher := v.get("remove_on_match").get("key_matcher")
+			return strings.EqualFold(v.get("remove").Text(), name) || matcher.matches(name)
+		}) == nil
 	}
 	var missed, lookalikes []string
 	for _, name := range c.identity {

@@ -206,9 +206,8 @@ func (r *Report) add(a *rules.Active) {
 
 func (r *Report) rule(rule Rule) *Rule {
 	if r.byRule[rule] == nil {
-		entry := rule
-		r.byRule[rule] = &entry
-		r.Rules = append(r.Rules, &entry)
+		r.byRule[rule] = &rule
+		r.Rules = append(r.Rules, &rule)
 	}
 	return r.byRule[rule]
 }
