@@ -69,7 +69,7 @@ extauthz doctor adds what only a running Envoy knows.`,
 		}
 		result := checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status)
 		if !result.rules.HasErrors() {
-			result.plans = unnamedPlans(*keys, records, result.set)
+			result.plans = result.unnamedPlans(*keys, records)
 			result.add(result.plans)
 			for _, from := range *envoy {
 				result.report(&doctor.Load(ctx, from, result.against(s)).Report)
@@ -181,29 +181,24 @@ func (c *checked) print(stdout, report io.Writer) {
 
 // unnamedPlans warns of plans of the API keys in a file that are no value of a rule. Such a value can come from a
 // policy, or from the header with the plan. Rules without values for plans limit all plans alike and are no mistake.
-func unnamedPlans(file string, keys []apikey.Record, set rules.Set) (problems rules.Problems) {
+func (c *checked) unnamedPlans(file string, keys []apikey.Record) (problems rules.Problems) {
 	plans := map[string]int{} // to the number of keys
 	for _, r := range keys {
 		if state := r.State(time.Now()); r.Plan != "" && state != "disabled" && state != "expired" {
 			plans[r.Plan]++
 		}
 	}
-	ofPlans := entriesOfPlans(set)
+	ofPlans := entriesOfPlans(c.set)
 	var values []string
 	anyPlan, named := false, false
-	var walk func(nodes []ratelimit.Node)
-	walk = func(nodes []ratelimit.Node) {
-		for _, n := range nodes {
+	for _, rule := range c.limits.All() {
+		for _, n := range rule.Path() {
 			ofPlan := slices.Contains(ofPlans, n.Key)
 			anyPlan, named = anyPlan || ofPlan && n.Value == "", named || ofPlan && n.Value != ""
-			if n.Value != "" {
+			if n.Value != "" && !slices.Contains(values, n.Value) {
 				values = append(values, n.Value)
 			}
-			walk(n.Descriptors)
 		}
-	}
-	for _, d := range set.Domains {
-		walk(d.Descriptors)
 	}
 	if anyPlan && !named {
 		return nil
