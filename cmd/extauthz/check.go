@@ -151,11 +151,9 @@ func (c *checked) against(s *settings.Settings) doctor.Rules {
 	return r
 }
 
-func (c *checked) report(reports ...*doctor.Report) {
-	c.Reports = append(c.Reports, reports...)
-	for _, r := range reports {
-		c.add(r.Findings)
-	}
+func (c *checked) report(r *doctor.Report) {
+	c.Reports = append(c.Reports, r)
+	c.add(r.Findings)
 }
 
 // print prints the result as text: mistakes to report, and lines that begin with ok to stdout.
