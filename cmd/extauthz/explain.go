@@ -103,8 +103,8 @@ func (p *program) printExplanation(e *inspect.Explanation) error {
 	return err
 }
 
-// debugPatience bounds a call of the debug listener.
-const debugPatience = 10 * time.Second
+// debugPatience and maxDebugAnswer bound a call of the debug listener and its answer.
+const debugPatience, maxDebugAnswer = 10 * time.Second, 64 << 20
 
 // askDebug sends JSON, or a GET without a body, to the debug listener of a service, and reads its answer into v.
 func askDebug(ctx context.Context, address, path string, body []byte, v any) error {
@@ -140,6 +140,3 @@ func askDebug(ctx context.Context, address, path string, body []byte, v any) err
 	}
 	return nil
 }
-
-// maxDebugAnswer bounds an answer of the debug listener.
-const maxDebugAnswer = 64 << 20

@@ -150,12 +150,9 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 	}
 }
 
-// clientPatience bounds a call of ratelimit_client, which has no flag for it.
-const clientPatience = 10 * time.Second
-
 // ratelimitClient is ratelimit_client: it sends one request of one hit.
 func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
-	client := service.Client{Timeout: clientPatience}
+	client := service.Client{Timeout: 10 * time.Second} // there is no flag for it
 	var files certs.ClientFiles
 	req := &rlsv3.RateLimitRequest{HitsAddend: 1}
 	flags.StringVar(&client.Address, "dial_string", "localhost:8081", "url of ratelimit server in <host>:<port> form")

@@ -61,12 +61,10 @@ func PrintJSON(w io.Writer, v any) error {
 	return out.Encode(v)
 }
 
-// leastText is how many columns of a terminal the last column of a table needs beside the others.
-const leastText = 30
-
 // PrintTable prints rows as a table. On a terminal of a width above 0, the texts of the last column are wrapped between
 // words. If the terminal is too narrow for that, they follow below the other cells.
 func PrintTable(w io.Writer, width int, rows [][]string) error {
+	const leastText = 30 // columns of a terminal that the last cells need beside the others
 	var widths []int
 	longest := 0
 	for _, row := range rows {

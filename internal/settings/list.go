@@ -37,7 +37,7 @@ func listFields(group reflect.Type, prefix string, index []int, title string) (l
 				Meaning: f.Tag.Get("desc"), Group: cmp.Or(f.Tag.Get("group"), title), File: f.Tag.Get("secret") != "",
 				tag: f.Tag, index: at,
 			}
-			if prefix == secondRedis {
+			if prefix == "REDIS_PERSECOND_" {
 				s.Meaning, s.Group = "as REDIS_"+name+", for the second Redis", title
 			}
 			title = s.Group
@@ -49,9 +49,6 @@ func listFields(group reflect.Type, prefix string, index []int, title string) (l
 	}
 	return list
 }
-
-// secondRedis is the prefix of the settings of the second Redis.
-const secondRedis = "REDIS_PERSECOND_"
 
 // Names returns the names of all variables that the service reads, with NAME_FILE for secrets.
 func Names() (names []string) {
