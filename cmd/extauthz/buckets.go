@@ -3,20 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
+	"slices"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
-	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// buckets returns the command of the buckets.
 func (p *program) buckets() *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "buckets",
@@ -48,39 +46,28 @@ func (p *program) bucketsShow() *cobra.Command {
 	c.Flags().StringVar(&q.KeyID, "key-id", "", "the `ID` of an API key, as extauthz keys list shows it")
 	c.Flags().StringVar(&q.Rule, "rule", "", "the `NAME` of a rule, as logs and metrics have it")
 	debug := c.Flags().String("debug", "", "`HOST:PORT` of the debug listener of a running service")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		given := 0
-		if q.Domain == "" {
-			return command.Usage("missing --domain DOMAIN")
-		}
-		for _, is := range []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""} {
-			if is {
-				given++
-			}
-		}
-		if given != 1 {
-			return command.Usage("want one of --descriptor KEY=VALUE,..., --key-id ID and --rule NAME")
-		}
-		return nil
-	}
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) (err error) {
+		given := []bool{q.Entries != nil, q.KeyID != "", q.Rule != ""}
+		given = slices.DeleteFunc(given, func(is bool) bool { return !is })
 		shown := new(service.Buckets)
-		if *debug == "" {
-			shown, err = offline(ctx, s, func(o *service.Offline) (*service.Buckets, error) { return o.Buckets(ctx, *q, nil) })
-		} else {
+		switch {
+		case q.Domain == "":
+			return command.Usage("missing --domain DOMAIN")
+		case len(given) != 1:
+			return command.Usage("want one of --descriptor KEY=VALUE,..., --key-id ID and --rule NAME")
+		case *debug == "":
+			err = p.offline(ctx, s, nil, func(o *service.Offline) error {
+				shown, err = o.Buckets(ctx, *q, nil)
+				return err
+			})
+		default:
 			body, _ := json.Marshal(q) //nolint:errchkjson // texts
 			err = askDebug(ctx, *debug, "/buckets", body, shown)
 		}
 		if err != nil {
 			return err
 		}
-		return output.Print(p.Stdout, shown, func() error {
-			if err := p.printBuckets("", shown.Buckets); err != nil || shown.Note == "" {
-				return err
-			}
-			_, err := fmt.Fprintln(p.Stdout, "note: "+shown.Note)
-			return err
-		})
+		return output.Print(p.Stdout, shown, func() error { return p.printBuckets("", shown) })
 	})
 	return c
 }
@@ -100,46 +87,37 @@ func (p *program) bucketsReset() *cobra.Command {
 	output := command.OutputFlag(c, "text", "json")
 	q := bucketFlags(c)
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
-	c.PreRunE = func(*cobra.Command, []string) error {
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
 		switch {
 		case q.Domain == "":
 			return command.Usage("missing --domain DOMAIN")
 		case q.Entries == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
-		}
-		return nil
-	}
-	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
-		if !s.UsesRedis() {
-			return fmt.Errorf("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
+		case !s.UsesRedis():
+			return errors.New("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
 				"REDIS_URL, or restart the replica")
 		}
-		done := "reset"
-		found, err := offline(ctx, s, func(o *service.Offline) ([]inspect.Bucket, error) {
-			if !*dry {
-				return o.Reset(ctx, *q)
+		done := "not reset"
+		var shown *service.Buckets
+		err := p.offline(ctx, s, nil, func(o *service.Offline) (err error) {
+			if shown, err = o.Buckets(ctx, *q, nil); err != nil || *dry {
+				return err
 			}
-			done = "not reset"
-			shown, err := o.Buckets(ctx, *q, nil)
-			if err != nil {
-				return nil, err
-			}
-			return shown.Buckets, nil
+			done = "reset"
+			return o.Reset(ctx, *q)
 		})
 		if err != nil {
 			return err
 		}
-		return output.Print(p.Stdout, found, func() error { return p.printBuckets(done, found) })
+		return output.Print(p.Stdout, shown.Buckets, func() error { return p.printBuckets(done, shown) })
 	})
 	return c
 }
 
-// bucketFlags adds the flags that both commands have.
 func bucketFlags(c *cobra.Command) *service.BucketQuery {
 	q := new(service.BucketQuery)
 	c.Flags().StringVar(&q.Domain, "domain", "", "`DOMAIN` of the rules")
 	c.Flags().Func("descriptor", "the descriptor, as `KEY=VALUE,...`", func(text string) error {
-		var d *ratelimitv3.RateLimitDescriptor
 		d, err := command.Descriptor(text)
 		q.Entries = nil
 		for _, e := range d.GetEntries() {
@@ -150,26 +128,32 @@ func bucketFlags(c *cobra.Command) *service.BucketQuery {
 	return q
 }
 
-// offline does something with the rules and the stores of the service, whose settings are s.
-func offline[T any](ctx context.Context, s *settings.Settings, do func(o *service.Offline) (T, error)) (T, error) {
-	o, err := service.OpenOffline(ctx, service.OfflineConfig{Config: service.Config{Settings: s, Stderr: io.Discard}})
+// offline does something with the stores of the service, and with rules in files or, without paths, with its own.
+func (p *program) offline(
+	ctx context.Context, s *settings.Settings, paths []string, do func(o *service.Offline) error,
+) error {
+	o, err := service.OpenOffline(ctx, service.OfflineConfig{
+		Config: service.Config{Settings: s, Stderr: io.Discard}, Rules: paths, Stdin: p.Stdin,
+	})
 	if err != nil {
-		var none T
-		return none, err
+		return err
 	}
 	defer o.Close()
 	return do(o)
 }
 
-// printBuckets prints one line for each bucket, which begins with what was done to it.
-func (p *program) printBuckets(done string, buckets []inspect.Bucket) error {
+// printBuckets prints one line for each bucket, which begins with what was done to it, and the note.
+func (p *program) printBuckets(done string, shown *service.Buckets) error {
 	var rows [][]string
-	for i := range buckets {
-		row := buckets[i].Row()
+	for i := range shown.Buckets {
+		row := shown.Buckets[i].Row()
 		if done != "" {
 			row = append([]string{done}, row...)
 		}
 		rows = append(rows, row)
+	}
+	if shown.Note != "" {
+		rows = append(rows, []string{"note: " + shown.Note})
 	}
 	return command.PrintTable(p.Stdout, p.Width, rows)
 }

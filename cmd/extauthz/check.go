@@ -2,11 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +20,9 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
@@ -50,31 +55,28 @@ extauthz doctor adds what only a running Envoy knows.`,
 		"/config_dump of its\nadmin interface, or the URL of that interface; may be repeated")
 	keys := c.Flags().String("keys", "", "also report the plans of the API keys in this `FILE` that no rule names")
 	output := command.OutputFlag(c, "text", "json", "sarif")
-	c.RunE = func(c *cobra.Command, paths []string) error {
-		if err := exist(paths); err != nil {
-			return err
-		}
-		s, err := p.readSettings()
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, paths []string) error {
+		err := exist(paths)
 		if err != nil {
 			return err
 		}
 		p.warn(s)
-		records := keysOf{file: *keys}
+		var records []apikey.Record
 		if *keys != "" {
-			if records.records, err = keyfile.Load(*keys); err != nil {
+			if records, err = keyfile.Load(*keys); err != nil {
 				return fmt.Errorf("--keys: %w", err)
 			}
 		}
 		result := checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status)
 		if !result.rules.HasErrors() {
-			result.plans = records.unnamedPlans(result.set)
+			result.plans = result.unnamedPlans(*keys, records)
 			result.add(result.plans)
 			for _, from := range *envoy {
-				result.report(&doctor.Load(c.Context(), from, result.against(s)).Report)
+				result.report(&doctor.Load(ctx, from, result.against(s)).Report)
 			}
 		}
 		return errors.Join(p.printChecked(result, output), command.Reported(result.OK))
-	}
+	})
 	return c
 }
 
@@ -92,7 +94,6 @@ func exist(paths []string) error {
 	return nil
 }
 
-// printChecked prints a result in a format.
 func (p *program) printChecked(result *checked, output *command.Format) error {
 	switch output.Word {
 	case "json":
@@ -133,7 +134,6 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, status int) *c
 	return c
 }
 
-// add adds problems to the result.
 func (c *checked) add(problems rules.Problems) {
 	c.OK = c.OK && !problems.HasErrors()
 	c.Problems = append(c.Problems, problems...)
@@ -151,12 +151,9 @@ func (c *checked) against(s *settings.Settings) doctor.Rules {
 	return r
 }
 
-// report adds reports to the result.
-func (c *checked) report(reports ...*doctor.Report) {
-	c.Reports = append(c.Reports, reports...)
-	for _, r := range reports {
-		c.add(r.Findings)
-	}
+func (c *checked) report(r *doctor.Report) {
+	c.Reports = append(c.Reports, r)
+	c.add(r.Findings)
 }
 
 // print prints the result as text: mistakes to report, and lines that begin with ok to stdout.
@@ -178,4 +175,57 @@ func (c *checked) print(stdout, report io.Writer) {
 		}
 	}
 	mistakes(c.plans)
+}
+
+// unnamedPlans warns of plans of the API keys in a file that are no value of a rule. Such a value can come from a
+// policy, or from the header with the plan. Rules without values for plans limit all plans alike and are no mistake.
+func (c *checked) unnamedPlans(file string, keys []apikey.Record) (problems rules.Problems) {
+	plans := map[string]int{} // to the number of keys
+	for _, r := range keys {
+		if state := r.State(time.Now()); r.Plan != "" && state != "disabled" && state != "expired" {
+			plans[r.Plan]++
+		}
+	}
+	ofPlans := entriesOfPlans(c.set)
+	var values []string
+	anyPlan, named := false, false
+	for _, rule := range c.limits.All() {
+		for _, n := range rule.Path() {
+			ofPlan := slices.Contains(ofPlans, n.Key)
+			anyPlan, named = anyPlan || ofPlan && n.Value == "", named || ofPlan && n.Value != ""
+			if n.Value != "" && !slices.Contains(values, n.Value) {
+				values = append(values, n.Value)
+			}
+		}
+	}
+	if anyPlan && !named {
+		return nil
+	}
+	for _, plan := range slices.Sorted(maps.Keys(plans)) {
+		if slices.ContainsFunc(values, func(v string) bool { return descriptors.Match(v, plan) }) {
+			continue
+		}
+		hint := cmp.Or(suggest.DidYouMean(plan, values), "add a descriptor with this `value`, or correct the plan")
+		problems = append(problems, strictyaml.Problem{File: file, Warning: true, Hints: []string{hint},
+			Message: "no rule names the plan " + suggest.Quoted(plan) + " of " + suggest.Counted(plans[plan], "key")})
+	}
+	return problems
+}
+
+// entriesOfPlans returns the keys of the entries that policies make of plans.
+func entriesOfPlans(set rules.Set) (keys []string) {
+	for _, policy := range set.Policies {
+		for _, limit := range policy.Limits {
+			for _, action := range limit.Actions {
+				if c := action.Credential; c != nil && c.Field.String() == "plan" {
+					key := "plan"
+					if c.Key != nil {
+						key = *c.Key
+					}
+					keys = append(keys, key)
+				}
+			}
+		}
+	}
+	return keys
 }

@@ -53,14 +53,17 @@ With neither, it needs the environment of the service, and shows its buckets in 
 		if err != nil {
 			return err
 		}
-		var e *inspect.Explanation
+		e := new(inspect.Explanation)
 		if *debug != "" {
-			e = new(inspect.Explanation)
 			err = askDebug(ctx, *debug, "/explain", text, e)
 		} else {
-			e, err = explainOffline(ctx, service.OfflineConfig{
-				Config: service.Config{Settings: s, Stderr: io.Discard}, Rules: rules, Stdin: p.Stdin,
-			}, text)
+			err = p.offline(ctx, s, rules, func(o *service.Offline) error {
+				m, message, err := inspect.FromJSON(text)
+				if err == nil {
+					e = o.Explain(ctx, m, message)
+				}
+				return err
+			})
 		}
 		if err != nil {
 			return err
@@ -85,20 +88,6 @@ func (p *program) requestText(path string, flags *command.RequestFlags) ([]byte,
 	return os.ReadFile(path)
 }
 
-func explainOffline(ctx context.Context, cfg service.OfflineConfig, text []byte) (*inspect.Explanation, error) {
-	m, message, err := inspect.FromJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	o, err := service.OpenOffline(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	return o.Explain(ctx, m, message), nil
-}
-
-// printExplanation prints the explanation, and the answer as extauthz client does.
 func (p *program) printExplanation(e *inspect.Explanation) error {
 	var b strings.Builder
 	e.Text(&b)
@@ -114,11 +103,10 @@ func (p *program) printExplanation(e *inspect.Explanation) error {
 	return err
 }
 
-// debugPatience bounds a call of the debug listener.
-const debugPatience = 10 * time.Second
+// debugPatience and maxDebugAnswer bound a call of the debug listener and its answer.
+const debugPatience, maxDebugAnswer = 10 * time.Second, 64 << 20
 
-// askDebug sends a request in JSON to the debug listener of a running service, and reads its answer into v. A nil body
-// is a GET.
+// askDebug sends JSON, or a GET without a body, to the debug listener of a service, and reads its answer into v.
 func askDebug(ctx context.Context, address, path string, body []byte, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, debugPatience)
 	defer cancel()
@@ -152,6 +140,3 @@ func askDebug(ctx context.Context, address, path string, body []byte, v any) err
 	}
 	return nil
 }
-
-// maxDebugAnswer bounds an answer of the debug listener.
-const maxDebugAnswer = 64 << 20

@@ -32,7 +32,6 @@ type keyPlace interface {
 	Close() error
 }
 
-// keyCommand is one run of a subcommand of keys.
 type keyCommand struct {
 	*program
 	now    time.Time
@@ -82,14 +81,11 @@ func noKey(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneID accepts one argument, the id of a key.
-func oneID(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey, command.Wants(cobra.ExactArgs(1), "one id, as `extauthz keys list` shows it"))(c, args)
-}
-
-func noIDs(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey, command.NoArguments(""))(c, args)
-}
+// oneID accepts one argument, the id of a key; noIDs accepts none.
+var (
+	oneID = cobra.MatchAll(noKey, command.Wants(cobra.ExactArgs(1), "one id, as `extauthz keys list` shows it"))
+	noIDs = cobra.MatchAll(noKey, command.NoArguments(""))
+)
 
 // open opens the place that the flags and settings name.
 func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {
@@ -109,7 +105,6 @@ func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {
 		"REDIS_URL")
 }
 
-// secret returns the command that prints a new server secret.
 func (k *keyCommand) secret() *cobra.Command {
 	return &cobra.Command{
 		Use:   "secret",
@@ -125,8 +120,7 @@ func (k *keyCommand) secret() *cobra.Command {
 	}
 }
 
-// printKey prints a new key, "" for none, to stdout, and a note to stderr. With -o json it prints the record and the
-// key to stdout.
+// printKey prints a new key, "" for none, and a note to stderr. With -o json it prints the record and the key.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	if k.output.Word == "json" {
 		return command.PrintJSON(k.Stdout, madeKey{k.listed(record), key})
@@ -139,7 +133,6 @@ func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	return err
 }
 
-// madeKey is a new or changed key, as -o json prints it.
 type madeKey struct {
 	listedKey
 	Key string `json:"key,omitempty"` // shown only once

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// list returns the command that prints all records, without keys and hashes.
 func (k *keyCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
@@ -50,9 +50,7 @@ func (k *keyCommand) listTable(list []listedKey) error {
 		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","),
 			labels(r.Labels)}
 		for i, column := range columns {
-			if column == "" {
-				columns[i] = "-"
-			}
+			columns[i] = cmp.Or(column, "-")
 		}
 		rows = append(rows, columns)
 	}

@@ -58,8 +58,7 @@ A dot is the whole file.`,
 	}
 }
 
-// explain returns the type, default and meaning of a key of rule files. The path may leave out keys around that key. If
-// several keys match, explain lists them.
+// explain returns the type, default and meaning of the key of rule files that find finds, or a list of several.
 func explain(rules *strictyaml.Field, path string, width int) (string, error) {
 	var b strings.Builder
 	switch found := find(rules, path); len(found) {
@@ -79,8 +78,7 @@ func explain(rules *strictyaml.Field, path string, width int) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the key at a path. If there is none, it returns all keys with the last name of the path whose own path
-// has the other names, in this order.
+// find returns the key at a path, or all keys with the last name of the path below its other names, in this order.
 func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 	if f := rules.At(path); f != nil {
 		return []*strictyaml.Field{f}
@@ -107,11 +105,10 @@ func printField(b *strings.Builder, f *strictyaml.Field, width int) {
 			fmt.Fprintf(b, "%s: %s\n", tag.name, tag.text)
 		}
 	}
-	if f.Doc != "" {
-		fmt.Fprintf(b, "\n%s\n", f.Doc)
-	}
-	if f.Note != "" {
-		fmt.Fprintf(b, "\n%s\n", plain(f.Note))
+	for _, text := range []string{f.Doc, plain(f.Note)} {
+		if text != "" {
+			fmt.Fprintf(b, "\n%s\n", text)
+		}
 	}
 	if keys := f.Keys(); len(keys) > 0 {
 		b.WriteString("\nKeys (* is required):\n")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,27 @@ func (p *program) serve() *cobra.Command {
 				return command.ErrReported
 			}
 			return err
+		}),
+	}
+}
+
+func (p *program) echo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "echo",
+		Short: "Serve a test upstream that returns each request as JSON",
+		Long: "extauthz echo is a test upstream. " +
+			"It answers each request with 200 and a JSON body: the method, path and headers\n" +
+			"that it received. /healthz returns 200. It speaks HTTP/1.1 and HTTP/2 without TLS.\n\n" +
+			"The cookbook needs some other answers. POST /login gets 401 and x-login-failed: 1, unless the password\n" +
+			"is \"right\". POST /v1/chat/completions is a chat model, whose usage is max_tokens. A WebSocket is closed\n" +
+			"at once. A call of gRPC gets an empty message.\n\n" +
+			"It listens on ECHO_ADDRESS, 127.0.0.1:8000 by default. In a container, set ECHO_ADDRESS=0.0.0.0:8000.\n" +
+			"With STRICT_ENVIRONMENT=true it refuses to start if a variable is misspelt.",
+		Example: "  ECHO_ADDRESS=127.0.0.1:8000 extauthz echo",
+		Args:    command.NoArguments(": ECHO_ADDRESS sets its address"),
+		// The settings are only read for STRICT_ENVIRONMENT.
+		RunE: p.withSettings(func(ctx context.Context, _ *settings.Settings, _ []string) error {
+			return service.Echo(ctx, os.Getenv("ECHO_ADDRESS"), p.Stderr)
 		}),
 	}
 }

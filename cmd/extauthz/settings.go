@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,10 +61,7 @@ func (p *program) settings() *cobra.Command {
 		if err == nil && mistakes == nil {
 			p.warn(now)
 		}
-		if err != nil {
-			return err
-		}
-		return mistakes
+		return cmp.Or(err, mistakes)
 	}
 	return c
 }
@@ -87,15 +86,11 @@ func settingRows(list []listedSetting) (rows [][]string) {
 }
 
 // rows returns all about one setting.
-func (s *listedSetting) rows() (rows [][]string) {
-	for _, row := range [][]string{
+func (s *listedSetting) rows() [][]string {
+	rows := [][]string{
 		{"group", s.Group}, {"in effect", s.Value}, {"default", s.Default}, {"example", s.Example}, {"meaning", s.Meaning},
-	} {
-		if row[1] != "" {
-			rows = append(rows, row)
-		}
 	}
-	return rows
+	return slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 }
 
 // warn reports the settings without effect, as the log does at the start.

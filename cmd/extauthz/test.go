@@ -73,13 +73,11 @@ func (p *program) runTests(
 	case "json":
 		err = command.PrintJSON(p.Stdout, report)
 	case "junit":
-		encoder := xml.NewEncoder(p.Stdout)
-		encoder.Indent("", "  ")
-		fmt.Fprint(p.Stdout, xml.Header)
-		err = errors.Join(encoder.Encode(report), encoder.Close())
-		fmt.Fprintln(p.Stdout)
+		var text []byte
+		text, err = xml.MarshalIndent(report, "", "  ")
+		fmt.Fprintf(p.Stdout, "%s%s\n", xml.Header, text)
 	default:
-		report.WriteText(p.Stdout, p.paint)
+		report.WriteText(p.Stdout, p.Paint)
 	}
 	if err == nil && report.OK && report.Coverage() < coverage {
 		return fmt.Errorf("the tests hit %d %% of the rules: --coverage wants %d %%", report.Coverage(), coverage)
@@ -110,7 +108,6 @@ func (p *program) watchTests(ctx context.Context, files []string, runAll func() 
 	return nil
 }
 
-// firstTests writes a first file of tests for rules.
 func (p *program) firstTests(ctx context.Context, s *settings.Settings, path string, rules []string) error {
 	text, err := policytest.First(ctx, s, path, rules)
 	if err != nil {
@@ -129,12 +126,4 @@ func (p *program) firstTests(ctx context.Context, s *settings.Settings, path str
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())
-}
-
-// paint returns a text in a color, if the terminal may show colors.
-func (p *program) paint(text string, color int) string {
-	if !p.Color {
-		return text
-	}
-	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, text)
 }

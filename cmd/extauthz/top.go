@@ -90,14 +90,10 @@ func color(line string) int {
 	return 0
 }
 
-// replicaPatience bounds the wait for the answer of a replica.
-const replicaPatience = time.Second
-
-// askReplicas merges the answers of replicas. There is a row with a warning for each that does not answer, and an error
-// if none does.
+// askReplicas merges the answers of replicas. A replica without an answer is a warning, and an error if all are.
 func askReplicas[T any, V view[T]](ctx context.Context, replicas []string, path string) (all V, warnings [][]string,
 	err error) {
-	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // as often as the screen is drawn
 	defer cancel()
 	answers, errs := make([]T, len(replicas)), make([]error, len(replicas))
 	var group sync.WaitGroup

@@ -22,8 +22,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success; 2 for a mistake in the command line, and if a system did not answer (ErrUnread); 1 for
-// every other error.
+// Exit codes: 2 is for a mistake in the command line, and for ErrUnread. 1 is for every other error.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
@@ -115,7 +114,6 @@ func (p *Program) Run(root *cobra.Command, args []string) int {
 	return ExitUsage
 }
 
-// usageError is a mistake in the command line.
 type usageError struct{ error }
 
 // Usage returns the error for a mistake in the command line.
@@ -170,7 +168,6 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 		strings.Join(names, ", "))
 }
 
-// flagError returns the error for a mistake in the flags of a command.
 func flagError(c *cobra.Command, err error) error {
 	if c.HasSubCommands() { // an unknown flag may belong to a misspelt subcommand
 		if err := knownSubcommand(c, c.Flags().Args()); err != nil {
@@ -189,35 +186,24 @@ func flagError(c *cobra.Command, err error) error {
 		}
 		return Usage("unknown flag %s%s", name, suggest.Meant(meant, names...))
 	}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return Usage("%w", invalidValue(c, invalid))
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return Usage("%w", err)
 	}
-	return Usage("%w", err)
-}
-
-// invalidValue returns the error for a wrong value of a flag. pflag reads `-owner` as `-o wner`.
-func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 	flag, value := invalid.GetFlag(), invalid.GetValue()
 	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
-		return fmt.Errorf("unknown flag -%s: write --%s", word, word)
+		return Usage("unknown flag -%s: write --%s", word, word) // pflag reads `-owner` as `-o wner`
 	}
-	return fmt.Errorf("--%s %q: %w", flag.Name, value, wanted(invalid))
+	return Usage("--%s %q: %w", flag.Name, value, Wanted(err))
 }
 
-// wanted returns what is wanted in place of a wrong value of a flag.
-func wanted(invalid *pflag.InvalidValueError) error {
-	err := errors.Unwrap(invalid)
+// Wanted returns what is wanted in place of a wrong value, without the flag, for an error of pflag.
+func Wanted(err error) error {
 	if _, ok := errors.AsType[*strconv.NumError](err); ok {
 		return errors.New("want a whole number")
 	}
-	return err
-}
-
-// SetFlag sets a flag to a value that no command line has. The error names what is wanted, and not the flag.
-func SetFlag(flags *pflag.FlagSet, name, value string) error {
-	err := flags.Set(name, value)
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return wanted(invalid)
+		return errors.Unwrap(invalid)
 	}
 	return err
 }

@@ -24,8 +24,17 @@ func AddRecordFlags(f *pflag.FlagSet, record *apikey.Record, now time.Time) *rat
 		record.Scopes = append(record.Scopes, strings.Split(v, ",")...)
 		return nil
 	})
-	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated",
-		func(v string) error { return addLabel(record, v) })
+	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated", func(v string) error {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return errors.New("want NAME=VALUE")
+		}
+		if record.Labels == nil {
+			record.Labels = map[string]string{}
+		}
+		record.Labels[name] = value
+		return nil
+	})
 	f.Func("expires", "the `TIME` at which the key ends: days (90d) or hours (12h) from now, a date, or "+
 		"2026-12-31T18:00:00Z", timeFlag(now, &record.Expires))
 	f.Func("not-before", "the `TIME` at which the key becomes valid, in the forms of --expires",
@@ -39,20 +48,6 @@ func AddRecordFlags(f *pflag.FlagSet, record *apikey.Record, now time.Time) *rat
 		func(v string) error { return settings.SetWord(&limit.Algorithm, v) })
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	return limit
-}
-
-// Values of flags that are more than text. Their errors name the wanted form.
-
-func addLabel(record *apikey.Record, pair string) error {
-	name, value, ok := strings.Cut(pair, "=")
-	if !ok {
-		return errors.New("want NAME=VALUE")
-	}
-	if record.Labels == nil {
-		record.Labels = map[string]string{}
-	}
-	record.Labels[name] = value
-	return nil
 }
 
 // timeFlag returns the setter of a time: days or hours from now, a date, or a time in RFC 3339.
@@ -95,19 +90,14 @@ func Duration(v string) (time.Duration, error) {
 }
 
 // limitPattern is a limit such as 100/minute or 100/5minutes.
-var limitPattern = regexp.MustCompile(`^([0-9]{1,12})/([0-9]{0,9})([a-z]+?)s?$`)
+var limitPattern = regexp.MustCompile(`^([0-9]{1,12})/(0*[1-9][0-9]{0,8})?([a-z]+?)s?$`)
 
-// setLimit reads the requests and the window of a limit.
 func setLimit(spec *ratelimit.LimitSpec, v string) error {
-	wrong := errors.New("want a number, a slash and a unit, such as 100/minute or 100/5minutes")
 	parts := limitPattern.FindStringSubmatch(v)
 	if parts == nil || spec.Unit.UnmarshalText([]byte(parts[3])) != nil {
-		return wrong
+		return errors.New("want a number, a slash and a unit, such as 100/minute or 100/5minutes")
 	}
 	spec.Requests, _ = strconv.ParseInt(parts[1], 10, 64)    // at most 12 digits
 	spec.Multiplier, _ = strconv.ParseUint(parts[2], 10, 64) // at most 9 digits, 0 for none
-	if parts[2] != "" && spec.Multiplier == 0 {
-		return wrong
-	}
 	return nil
 }

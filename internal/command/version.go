@@ -15,8 +15,7 @@ var linkedVersion, linkedCommit, linkedDate string
 
 // Build is the version of this program and what it was built from.
 type Build struct {
-	// Version is the tag, or Go's pseudo-version of the commit without a tag. A build with uncommitted changes ends with
-	// +dirty.
+	// Version is the tag, or Go's pseudo-version of the commit. With uncommitted changes it ends with +dirty.
 	Version string `json:"version"`
 	// Commit and Date (RFC 3339) are those of the commit, empty if unknown.
 	Commit   string `json:"commit"`
@@ -41,12 +40,8 @@ func buildOf(info *debug.BuildInfo, linked Build) Build {
 		settings[s.Key] = s.Value
 	}
 	const unknown = "(devel)" // Go's word for a build outside of a repository
-	known := info.Main.Version
-	if known == unknown {
-		known = ""
-	}
 	b := Build{
-		Version:  cmp.Or(known, linked.Version, unknown),
+		Version:  cmp.Or(strings.TrimPrefix(info.Main.Version, unknown), linked.Version, unknown),
 		Commit:   cmp.Or(settings["vcs.revision"], linked.Commit),
 		Date:     cmp.Or(settings["vcs.time"], linked.Date),
 		Go:       info.GoVersion,

@@ -52,32 +52,27 @@ func Get(ctx context.Context, address string, timeout time.Duration, most int64)
 	return io.ReadAll(io.LimitReader(res.Body, most))
 }
 
-const (
-	// maxAnswer bounds the answers of an admin interface. A dump has a bound of its own.
-	maxAnswer = 32 << 20
-	// window is the time between two readings of the counters.
-	window = time.Second
-)
+// window is the time between two readings of the counters.
+const window = time.Second
 
-// read reads what the admin interface of Envoy has at a path, at most so many bytes.
-func read(ctx context.Context, address, path, query string, most int64) ([]byte, error) {
+// read reads what the admin interface of Envoy has at a path.
+func read(ctx context.Context, address, path, query string) ([]byte, error) {
 	if u, err := url.Parse(address); err == nil {
 		u.Path, u.RawQuery = path, query
 		address = u.String()
 	}
-	return Get(ctx, address, 10*time.Second, most)
+	return Get(ctx, address, 10*time.Second, kind().MaxSize+1)
 }
 
 func readJSON(ctx context.Context, address, path, query string, into any) error {
-	body, err := read(ctx, address, path, query, maxAnswer)
+	body, err := read(ctx, address, path, query)
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}
 	return err
 }
 
-// Examine adds what a running Envoy knows: its version, and its counters, which are read twice. The configuration must
-// be that of Envoy at this address.
+// Examine adds what the Envoy with this configuration knows: its version, and its counters, which are read twice.
 func (c *Configuration) Examine(ctx context.Context, address string) {
 	if c.Unread {
 		return
@@ -95,7 +90,7 @@ func (c *Configuration) Examine(ctx context.Context, address string) {
 	case <-ctx.Done():
 	}
 	after, failed := readStats(ctx, address)
-	clusters, unread := read(ctx, address, "/clusters", "", maxAnswer)
+	clusters, unread := read(ctx, address, "/clusters", "")
 	if err = errors.Join(err, failed, unread); err != nil {
 		c.unknown("failures at this moment, and clusters", err)
 		return
@@ -109,7 +104,6 @@ func (c *Configuration) Examine(ctx context.Context, address string) {
 	}
 }
 
-// hosts is the number of hosts of a cluster.
 type hosts struct{ healthy, all int }
 
 // hostsOf reads /clusters, with lines such as "extauthz::127.0.0.1:8081::health_flags::/failed_active_hc".
@@ -151,7 +145,6 @@ func envoyVersion(text string) (version string, supported bool) {
 
 var errNoCounters = errors.New("no counters: Envoy had no request, or `stats_config` leaves them out")
 
-// stats are counters of Envoy by name.
 type stats map[string]uint64
 
 // grown returns how much a counter grew until later. A counter that fell began again with another Envoy.
@@ -234,13 +227,12 @@ func (r *Report) cluster(name string, grpc bool, h hosts, before, after stats) {
 		fmt.Sprintf("%s%d connections over HTTP/2 since Envoy started, %d over HTTP/1.1", name, http2, http1))
 }
 
-// loadDump checks the configuration of a running Envoy.
 func loadDump(ctx context.Context, address string, rules Rules) *Configuration {
 	at := "--envoy" // the address may have a password
 	if u, err := url.Parse(address); err == nil {
 		at = u.Scheme + "://" + u.Host
 	}
-	dump, err := read(ctx, address, "/config_dump", "", kind().MaxSize+1)
+	dump, err := read(ctx, address, "/config_dump", "")
 	if err != nil {
 		c := &Configuration{Report: Report{At: at, Unread: true}}
 		c.find("envoy-unreadable", "cannot read the configuration of Envoy: "+err.Error())

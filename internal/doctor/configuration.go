@@ -66,17 +66,17 @@ func Load(ctx context.Context, from string, rules Rules) *Configuration {
 	return &Configuration{Report: Report{At: from, Findings: strictyaml.Problems{*problem}}}
 }
 
-// Check compares a configuration of Envoy with rules. The configuration is a bootstrap or a /config_dump, in YAML or
-// JSON. findings.txt has what it finds. Check walks the file by the names of Envoy's fields and ignores all others. It
-// does not see what Envoy gets from xDS.
+// Check compares a configuration of Envoy, a bootstrap or a /config_dump in YAML or JSON, with rules. It walks the file
+// by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, rules Rules) *Configuration {
 	doc := strictyaml.Read(f, kind())
 	root := value{doc.Root()}
 	if !root.exists() {
 		return &Configuration{Report: Report{At: f.Name, Findings: doc.Problems()}}
 	}
-	c := check{Document: doc, Rules: rules, clusters: clustersOf(root)}
-	c.result = &Configuration{Report: Report{At: f.Name}, filters: map[string]bool{}, clusters: map[string]bool{}}
+	c := check{Document: doc, Rules: rules, clusters: clustersOf(root), result: &Configuration{
+		Report: Report{At: f.Name}, filters: map[string]bool{}, clusters: map[string]bool{},
+	}}
 	for _, p := range rules.Policies {
 		names := p.Headers.Names()
 		c.identity = append(c.identity, names[:]...)
@@ -96,11 +96,9 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 		tables := routeTables(manager, root)
 		settings := slices.Clone(checks) // and those that routes have in their place
 		for _, table := range tables {
-			table.walk(func(v value) {
-				if s := v.get("check_settings"); s.exists() {
-					settings = append(settings, s)
-				}
-			})
+			for _, v := range table.all(func(v value) bool { return v.get("check_settings").exists() }) {
+				settings = append(settings, v.get("check_settings"))
+			}
 		}
 		limited := rules.Limits != nil && c.rateLimits(manager, limits, tables)
 		switch {
@@ -122,13 +120,11 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 	return c.result
 }
 
-// check compares one file.
 type check struct {
 	*strictyaml.Document
 	Rules
 	result *Configuration
-	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
-	// cookie.
+	// identity are the identity headers of all policies, sorted. cookies: a policy takes a credential from a cookie.
 	identity []string
 	cookies  bool
 	// clusters are the names of the clusters that the file has. It is nil if Envoy may get others from xDS.
@@ -142,18 +138,19 @@ func (c *check) find(id string, at value, message string, hints ...string) {
 
 // manager checks a connection manager, its ext_authz filters and its route tables.
 func (c *check) manager(manager value, filters, settings, tables []value) {
-	c.scopes(manager.get("scoped_routes"))
 	overHTTP := false
 	for _, s := range settings {
 		if http := s.get("http_service"); http.exists() {
 			overHTTP = true
 			c.service(http)
 		}
-		c.policy(s.get("context_extensions").get(authz.DomainExtension))
+		domain := s.get("context_extensions").get(authz.DomainExtension) // a /config_dump hides it
+		if domain.exists() && !domain.hasText("[redacted]") && c.Policies[domain.Text()] == nil {
+			c.find("domain-without-policy", domain, "no policy has the domain "+suggest.Quoted(domain.Text()),
+				suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))))
+		}
 	}
-	for _, config := range tables {
-		c.routes(config, filters)
-	}
+	c.routes(manager, tables, filters)
 	c.removedEarly(manager, overHTTP)
 }
 
@@ -166,16 +163,12 @@ func routeTables(manager, root value) []value {
 		elsewhere[scope.get("route_configuration_name").Text()] = true
 	}
 	delete(elsewhere, "")
-	if len(elsewhere) == 0 {
-		return tables
-	}
 	return append(tables, root.all(func(v value) bool {
 		return v.get("virtual_hosts").exists() && elsewhere[v.get("name").Text()]
 	})...)
 }
 
-// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds those that a
-// dump has under its name.
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`, with scoped_rds those of its name in a dump.
 func scopesOf(scoped, root value) []value {
 	if !scoped.get("scoped_rds").exists() {
 		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
@@ -190,48 +183,24 @@ func scopesOf(scoped, root value) []value {
 	return scopes
 }
 
-// policy checks the domain that a route gives to extauthz. A /config_dump hides it.
-func (c *check) policy(domain value) {
-	if domain.exists() && !domain.hasText("[redacted]") && c.Policies[domain.Text()] == nil {
-		c.find("domain-without-policy", domain, "no policy has the domain "+suggest.Quoted(domain.Text()),
-			suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))))
-	}
-}
-
-// scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:
-// after Envoy has removed the client's header, no scope matches. Without a scope there is no route, and the ext_authz
-// filter does not send the Check that could set the header.
-func (c *check) scopes(scoped value) {
-	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
-		header := fragment.get("header_value_extractor").get("name")
-		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
-			c.find("scope-by-identity", header, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name))
-		}
-	}
-}
-
 // removedEarly checks that Envoy removes the client's identity headers before it chooses a route. If Envoy calls
 // ext_authz over HTTP, it must also remove their other spellings: the service sees those only over gRPC.
 func (c *check) removedEarly(manager value, overHTTP bool) {
 	extensions := manager.get("early_header_mutation_extensions")
-	mutations := extensions.all(func(v value) bool {
-		return v.get("remove").exists() || v.get("remove_on_match").exists()
-	})
 	kept := func(name string) bool {
-		return !slices.ContainsFunc(mutations, func(m value) bool {
-			matcher := m.get("remove_on_match").get("key_matcher")
-			return strings.EqualFold(m.get("remove").Text(), name) || matcher.matches(name)
-		})
+		return extensions.all(func(v value) bool {
+			matcher := v.get("remove_on_match").get("key_matcher")
+			return strings.EqualFold(v.get("remove").Text(), name) || matcher.matches(name)
+		}) == nil
 	}
 	var missed, lookalikes []string
 	for _, name := range c.identity {
-		switch {
+		others := spellings(name)
+		switch i := slices.IndexFunc(others, kept); {
 		case kept(name):
 			missed = append(missed, name)
-		case overHTTP:
-			if i := slices.IndexFunc(spellings(name), kept); i >= 0 {
-				lookalikes = append(lookalikes, spellings(name)[i])
-			}
+		case overHTTP && i >= 0:
+			lookalikes = append(lookalikes, others[i])
 		}
 	}
 	const add = "add to the `mutations:` of early_header_mutation_extensions: "
@@ -275,20 +244,14 @@ var separator = regexp.MustCompile("[^a-z0-9]")
 // anySeparator replaces each character of a name that is neither a letter nor a digit.
 func anySeparator(name, by string) string { return separator.ReplaceAllLiteralString(name, by) }
 
-// service checks an http_service of ext_authz.
 func (c *check) service(s value) {
 	answer := s.get("authorization_response")
 	listed := answer.get("allowed_upstream_headers")
-	wanted := c.identity
+	wanted := slices.Clone(c.identity)
 	if c.cookies {
-		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
+		wanted = append(wanted, "cookie")
 	}
-	var dropped []string
-	for _, name := range wanted {
-		if !listed.get("patterns").anyMatches(name) {
-			dropped = append(dropped, name)
-		}
-	}
+	dropped := slices.DeleteFunc(slices.Clone(wanted), listed.get("patterns").anyMatches)
 	if len(dropped) > 0 {
 		why := "the application then does not know the caller, or trusts the header that the client sends"
 		if slices.Equal(dropped, []string{"cookie"}) {
@@ -306,40 +269,42 @@ func (c *check) service(s value) {
 	}
 }
 
-// routes checks that Envoy does not choose a route by an identity header before ext_authz has set it.
-func (c *check) routes(config value, filters []value) {
-	config.walk(func(v value) {
-		for _, condition := range v.get("match").get("headers").list() {
-			c.choice(condition.get("name"), filters)
+// routes checks that Envoy does not choose a route or a route table by an identity header before ext_authz has set it.
+func (c *check) routes(manager value, tables, filters []value) {
+	choice := func(header value) {
+		name := strings.ToLower(header.Text())
+		again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
+		if slices.Contains(c.identity, name) && !again {
+			c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
 		}
-		c.choice(v.get("cluster_header"), filters)
-		c.choice(v.get("weighted_clusters").get("header_name"), filters)
-		v.get("matcher").walk(func(v value) { c.choice(v.get("header_name"), filters) })
-	})
-}
-
-// choice checks the name of a header by which a route is chosen.
-func (c *check) choice(header value, filters []value) {
-	name := strings.ToLower(header.Text())
-	again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
-	if again || !slices.Contains(c.identity, name) {
-		return
 	}
-	c.find("route-by-identity", header, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name))
+	// clear_route_cache does not help here: without the header there is no scope, no route, and no Check to set it.
+	for _, fragment := range manager.get("scoped_routes").get("scope_key_builder").get("fragments").list() {
+		header := fragment.get("header_value_extractor").get("name")
+		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
+			c.find("scope-by-identity", header, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name))
+		}
+	}
+	for _, table := range tables {
+		table.walk(func(v value) {
+			for _, condition := range v.get("match").get("headers").list() {
+				choice(condition.get("name"))
+			}
+			choice(v.get("cluster_header"))
+			choice(v.get("weighted_clusters").get("header_name"))
+			v.get("matcher").walk(func(v value) { choice(v.get("header_name")) })
+		})
+	}
 }
 
 // choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.
 func (v value) choosesAgain(header string) bool {
-	if !v.get("clear_route_cache").hasText("true") {
-		return false
-	}
 	only := v.get("clear_route_cache_headers").list()
-	listed := func(v value) bool { return strings.EqualFold(v.Text(), header) }
-	return len(only) == 0 || slices.ContainsFunc(only, listed)
+	listed := slices.ContainsFunc(only, func(v value) bool { return strings.EqualFold(v.Text(), header) })
+	return v.get("clear_route_cache").hasText("true") && (len(only) == 0 || listed)
 }
 
-// matches reports whether a StringMatcher of Envoy matches the name of a header, which is in lower case as in Envoy. An
-// unknown kind of matcher matches nothing.
+// matches reports whether a StringMatcher of Envoy matches a name in lower case. An unknown kind matches nothing.
 func (v value) matches(name string) bool {
 	fold := func(text string) string { return text }
 	if v.get("ignore_case").hasText("true") {
@@ -390,7 +355,6 @@ func (v value) get(name string) value {
 
 func (v value) hasText(text string) bool { return text != "" && v.Text() == text }
 
-// list returns the elements of a list.
 func (v value) list() []value {
 	items := make([]value, len(v.Items()))
 	for i, item := range v.Items() {
@@ -399,8 +363,7 @@ func (v value) list() []value {
 	return items
 }
 
-// walk calls f for a value and for all values inside it. It leaves out the bootstrap in a /config_dump, whose listeners
-// and routes are in the dump again.
+// walk calls f for a value and all values inside it, except the bootstrap in a /config_dump, which is there again.
 func (v value) walk(f func(value)) {
 	if !v.exists() || v.isType("BootstrapConfigDump") {
 		return
@@ -431,7 +394,6 @@ func snake(key string) string {
 	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// elements returns the elements of a YAML list. write returns one element.
 func elements(names []string, write func(name string) string) string {
 	var written []string
 	for _, name := range names {

@@ -12,8 +12,7 @@ import (
 // Kind is a kind of finding. A finding is a [strictyaml.Problem] with the ID of its kind.
 type Kind struct {
 	ID string
-	// Severity is "error" or "warning". A warning means that the service or Envoy works, but may not do what the operator
-	// wants.
+	// Severity is "error", or "warning" if the service and Envoy work, but may not do what the operator wants.
 	Severity string
 	// Text describes all findings of this kind. Remedy are the last hints of each.
 	Text   string

@@ -12,37 +12,30 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
-// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the
-// domains has rules.
+// rateLimits checks the ratelimit filters of a connection manager: their domains, or those of routes in their place
+// (RateLimitPerRoute), and the descriptors that its routes make. It reports whether one of the domains has rules.
 func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules
 	domain := func(v value) {
-		name := v.get("domain")
-		if !name.exists() {
-			return
-		}
-		if slices.Contains(all, name.Text()) {
-			domains = append(domains, name.Text())
-			return
-		}
-		id := "domain-without-rules" // they may come from an xDS server
+		name, id := v.get("domain"), "domain-without-rules" // they may come from an xDS server
 		if suggest.DidYouMean(name.Text(), all) != "" {
 			id = "domain-misspelled"
 		}
-		c.find(id, name, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues))
+		if slices.Contains(all, name.Text()) {
+			domains = append(domains, name.Text())
+		} else if name.exists() {
+			c.find(id, name, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues))
+		}
 	}
 	for _, filter := range filters {
 		domain(filter)
 		c.status(filter)
 	}
 	for _, table := range tables {
-		table.walk(func(v value) {
-			if v.isType("RateLimitPerRoute") {
-				domain(v)
-			}
-		})
+		for _, v := range table.ofType("RateLimitPerRoute") {
+			domain(v)
+		}
 	}
 	if len(domains) == 0 {
 		return false
@@ -64,7 +57,8 @@ func (c *check) rateLimits(manager value, filters, tables []value) bool {
 				switch cost := limit.get("hits_addend"); {
 				case !cost.exists():
 				case !typed:
-					c.ignored(cost)
+					c.find("cost-ignored", cost,
+						"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1")
 				case limited:
 					c.cost(limit, cost, entries, of)
 				}
@@ -122,12 +116,6 @@ func (c *check) rateLimit(limit value, domains []string) (entries []ratelimit.Po
 	return nil, false
 }
 
-// ignored reports a cost in the `rate_limits` of a virtual host or a route. Envoy does not read it there.
-func (c *check) ignored(cost value) {
-	c.find("cost-ignored", cost,
-		"Envoy ignores `hits_addend` in the `rate_limits` of a virtual host or a route: each request costs 1")
-}
-
 // cost warns of a cost that is charged again for each retry of a denied request. A peek charges nothing, a refund is
 // no charge, and Envoy ignores the answer to a cost that is known only after the response.
 func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domains []string) {
@@ -144,14 +132,11 @@ func (c *check) cost(limit, cost value, entries []ratelimit.PossibleEntry, domai
 	}
 }
 
-// namedActions are the actions that are the key of their entry, keyedActions those that name it.
-var (
-	namedActions = []string{"source_cluster", "destination_cluster", "remote_address", "masked_remote_address"}
-	keyedActions = []string{"request_headers", "query_parameters", "metadata", "dynamic_metadata"}
-)
-
-// valueActions are the actions whose value Envoy's configuration sets, with the default of their keys.
-var valueActions = map[string]string{
+// keysOfActions are the keys of the entries of actions without a `descriptor_key`; "" for those that need one.
+var keysOfActions = map[string]string{
+	"source_cluster": "source_cluster", "destination_cluster": "destination_cluster",
+	"remote_address": "remote_address", "masked_remote_address": "masked_remote_address",
+	"request_headers": "", "query_parameters": "", "metadata": "", "dynamic_metadata": "",
 	"generic_key": "generic_key", "header_value_match": "header_match", "query_parameter_value_match": "query_match",
 	"remote_address_match": "remote_address_match",
 }
@@ -159,24 +144,15 @@ var valueActions = map[string]string{
 // entriesOf returns the entries that the actions of a rate limit make. It returns false if it does not know an action.
 func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
 	for _, action := range limit.get("actions").list() {
-		for name, a := range action.Fields() {
-			name = snake(name)
-			e := ratelimit.PossibleEntry{AnyValue: true, Optional: a != nil && value{a}.get("skip_if_absent").hasText("true")}
-			written := value{a}.get("descriptor_key").Text()
-			standard, fixed := valueActions[name]
-			switch {
-			case fixed:
-				e.Value = value{a}.get("descriptor_value").Text()
-				e.AnyValue = strings.Contains(e.Value, "%") // Envoy may fill in a value of the request
-				e.Key = cmp.Or(written, standard)
-			case slices.Contains(namedActions, name):
-				e.Key = name
-			case slices.Contains(keyedActions, name):
-				e.Key = written
-			}
-			if e.Key == "" {
+		for name, field := range action.Fields() {
+			a := value{field}
+			byDefault, known := keysOfActions[snake(name)]
+			e := ratelimit.PossibleEntry{Optional: a.get("skip_if_absent").hasText("true")}
+			e.Key, e.Value = cmp.Or(a.get("descriptor_key").Text(), byDefault), a.get("descriptor_value").Text()
+			if !known || e.Key == "" {
 				return nil, false
 			}
+			e.AnyValue = e.Value == "" || strings.Contains(e.Value, "%") // the value is that of a request
 			entries = append(entries, e)
 		}
 	}
@@ -186,18 +162,15 @@ func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
 // clustersOf returns the names of the clusters in a file. It returns nil if Envoy may get others from xDS.
 func clustersOf(root value) []string {
 	var names []string
-	fromXDS, dumped := root.get("dynamic_resources").get("cds_config").exists(), false
+	dumps := root.get("configs").ofType("ClustersConfigDump")
+	if root.get("dynamic_resources").get("cds_config").exists() && len(dumps) == 0 {
+		return nil
+	}
 	for _, cluster := range root.get("static_resources").get("clusters").list() {
 		names = append(names, cluster.get("name").Text())
 	}
-	for _, dump := range root.get("configs").list() {
-		if dump.isType("ClustersConfigDump") {
-			dumped = true
-			dump.walk(func(v value) { names = append(names, v.get("cluster").get("name").Text()) })
-		}
-	}
-	if fromXDS && !dumped {
-		return nil
+	for _, dump := range dumps {
+		dump.walk(func(v value) { names = append(names, v.get("cluster").get("name").Text()) })
 	}
 	return names
 }

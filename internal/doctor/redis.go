@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
@@ -24,7 +25,6 @@ const (
 	clocksDiffer = 500 * time.Millisecond
 )
 
-// examination is the examination of a Redis.
 type examination struct {
 	*Report
 	redis.UniversalClient
@@ -32,9 +32,8 @@ type examination struct {
 	prefix string // of all keys of the service
 }
 
-// ExamineRedis reads what Redis tells about itself, and tries the commands that the service needs. It changes no data.
-// In a cluster, it asks one of the masters. setting is the variable with the address, and names a Redis that has no
-// single address.
+// ExamineRedis reads what Redis tells about itself, in a cluster one of the masters. It tries the commands that the
+// service needs, and changes no data. setting is the variable with the address, and names a Redis with several.
 func ExamineRedis(ctx context.Context, setting string, cfg redisstore.Config, rules Rules) *Report {
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
@@ -106,11 +105,11 @@ func (r *Report) version(info map[string]string) {
 func (r *Report) memory(info map[string]string) {
 	policy := info["maxmemory_policy"]
 	text := "maxmemory-policy is " + policy + "; evicted keys since Redis started: " + info["evicted_keys"]
+	id := "redis-evicts-buckets"
 	if strings.HasPrefix(policy, "allkeys-") {
-		r.find("redis-evicts-all", text)
-	} else {
-		r.check(policy != "noeviction", "redis-evicts-buckets", text)
+		id = "redis-evicts-all"
 	}
+	r.check(policy != "noeviction", id, text)
 	r.check(info["maxmemory"] == "0", "redis-maxmemory", "maxmemory is "+info["maxmemory"])
 }
 
@@ -154,14 +153,10 @@ func (x examination) rights() {
 // persistence checks what a restart of Redis loses.
 func (x examination) persistence(aof bool, rules Rules) {
 	const day = 24 * time.Hour
-	long, keys := false, x.HLen(x.ctx, x.prefix+"keys").Val()
-	if rules.Limits != nil {
-		for _, rule := range rules.Limits.All() {
-			for i := range rule.Limits {
-				long = long || rule.Limits[i].Window >= day.Microseconds()
-			}
-		}
-	}
+	keys := x.HLen(x.ctx, x.prefix+"keys").Val()
+	long := rules.Limits != nil && slices.ContainsFunc(rules.Limits.All(), func(r *ratelimit.Rule) bool {
+		return slices.ContainsFunc(r.Limits, func(l ratelimit.RuleLimit) bool { return l.Window >= day.Microseconds() })
+	})
 	save, err := x.ConfigGet(x.ctx, "save").Result()
 	switch {
 	case aof:

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -113,12 +113,7 @@ func name(k *ratelimit.HotKey) string {
 	if len(k.Replicas) > 0 {
 		name += " at " + strings.Join(k.Replicas, ", ")
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, name)
+	return suggest.Printable(name, len(name))
 }
 
 func since(at time.Time) string {

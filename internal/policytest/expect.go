@@ -27,7 +27,6 @@ type outcome struct {
 	values map[string][]string
 }
 
-// newOutcome returns the outcome of a decision.
 func newOutcome(m flow.Method, d *flow.Decided) *outcome {
 	e := inspect.Explained(m, d, nil)
 	o := &outcome{e, d.Result, map[string][]string{
@@ -42,9 +41,11 @@ func newOutcome(m flow.Method, d *flow.Decided) *outcome {
 			o.values["remaining."+a.Limit.Policy+"="] = []string{fmt.Sprint(a.Decision.Remaining)}
 		}
 	}
-	add := func(to string, h *corev3.HeaderValue) {
-		label := to + strings.ToLower(h.GetKey()) + ":"
-		o.values[label] = append(o.values[label], h.GetValue()+string(h.GetRawValue()))
+	add := func(to string, headers ...*corev3.HeaderValue) {
+		for _, h := range headers {
+			label := to + strings.ToLower(h.GetKey()) + ":"
+			o.values[label] = append(o.values[label], h.GetValue()+string(h.GetRawValue()))
+		}
 	}
 	limit, check := new(rlsv3.RateLimitResponse), new(authv3.CheckResponse)
 	if m == flow.Check {
@@ -53,12 +54,8 @@ func newOutcome(m flow.Method, d *flow.Decided) *outcome {
 	} else {
 		_ = proto.Unmarshal(d.Reply, limit)
 	}
-	for _, h := range limit.GetResponseHeadersToAdd() {
-		add("", h)
-	}
-	for _, h := range limit.GetRequestHeadersToAdd() {
-		add("upstream ", h)
-	}
+	add("", limit.GetResponseHeadersToAdd()...)
+	add("upstream ", limit.GetRequestHeadersToAdd()...)
 	ok := check.GetOkResponse()
 	for _, h := range slices.Concat(check.GetDeniedResponse().GetHeaders(), ok.GetResponseHeadersToAdd()) {
 		add("", h.GetHeader())

@@ -18,6 +18,7 @@ import (
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/poll"
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -100,8 +101,7 @@ var (
 	isTimes = regexp.MustCompile(`^x[0-9]+$`)
 )
 
-// Parse reads a file with tests. If one of the problems is an error, the file cannot be run. No content makes Parse
-// panic or run for long.
+// Parse reads a file with tests. A file with an error cannot be run. No content makes Parse panic or run for long.
 func Parse(name string, content []byte) (*File, rules.Problems) {
 	p := &parser{file: &File{Name: name, Start: defaultStart, Keys: map[string]apikey.Record{}}}
 	p.secret, _ = apikey.NewSecret(apikey.NewServerSecret(), "") // it is long enough
@@ -154,8 +154,8 @@ func (p *parser) fail(w word, message string, hints ...string) {
 	if p.form != "" {
 		hints = append(hints, "write `"+p.form+"`")
 	}
-	problem := rules.Problems{{File: p.file.Name, Message: message}}[0]
-	problem.Hints = slices.DeleteFunc(hints, func(h string) bool { return h == "" })
+	hints = slices.DeleteFunc(hints, func(h string) bool { return h == "" })
+	problem := strictyaml.Problem{File: p.file.Name, Message: message, Hints: hints}
 	if w.column > 0 {
 		problem.Line, problem.Column, problem.Length, problem.Source = p.line, w.column, w.length, p.source
 	}
@@ -168,14 +168,12 @@ func (p *parser) unknown(w word, wanted []string, hints ...string) {
 		append([]string{suggest.DidYouMean(w.text, wanted), "want " + suggest.OneOf(wanted)}, hints...)...)
 }
 
-// set sets a flag to a value.
 func (p *parser) set(w word, flags *pflag.FlagSet, name, value string) {
-	if err := command.SetFlag(flags, name, value); err != nil {
-		p.fail(w, suggest.Quoted(name)+" cannot be "+suggest.Quoted(value), err.Error())
+	if err := flags.Set(name, value); err != nil {
+		p.fail(w, suggest.Quoted(name)+" cannot be "+suggest.Quoted(value), command.Wanted(err).Error())
 	}
 }
 
-// statement reads a line.
 func (p *parser) statement(list []word) {
 	timed := isTime.MatchString(list[0].text)
 	if timed {
@@ -286,7 +284,7 @@ func (p *parser) step(verb word, list []word) {
 		p.fail(verb, "no request, or nothing is expected of it", "end the line with ` -> allowed` or ` -> refused`")
 		return
 	}
-	request := slices.Clone(list[:arrow])
+	request := list[:arrow]
 	if last := request[arrow-1]; isTimes.MatchString(last.text) {
 		var err error
 		if s.Times, err = strconv.Atoi(last.text[1:]); err != nil || s.Times < 1 || s.Times > maxTimes {
@@ -328,16 +326,16 @@ func (p *parser) request(s *Step, verb word, list []word) error {
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	request := command.AddRequestFlags(flags)
-	for i, w := range list {
-		switch {
+	for i := 0; i < len(list); i++ {
+		switch w := list[i]; {
 		case i < len(first):
 			p.set(w, flags, first[i], w.text)
-		case i > len(first) && slices.Contains(options, list[i-1].text):
-			p.set(w, flags, list[i-1].text, w.text)
-			list[i].text = "" // it is no option
+		case i+1 < len(list) && slices.Contains(options, w.text):
+			i++
+			p.set(list[i], flags, w.text, list[i].text)
 		case strings.Contains(w.text, separator):
 			p.set(w, flags, pair, w.text)
-		case i == len(list)-1 || !slices.Contains(options, w.text):
+		default:
 			p.unknown(w, options, "a word with spaces is in quotes")
 		}
 	}

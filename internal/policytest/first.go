@@ -80,7 +80,7 @@ func (f *first) test(title string, requests ...string) error {
 	const allowed = " -> allowed\n" // any expectation
 	file, problems := Parse("", []byte("rules -\ntest -\n"+strings.Join(requests, allowed)+allowed))
 	if problems.HasErrors() { // such as a value with a comma
-		fmt.Fprintf(&f.text, "\n# %s: write the request in JSON, as `request FILE`\n", printable(title))
+		fmt.Fprintf(&f.text, "\n# %s: write the request in JSON, as `request FILE`\n", suggest.Visible(title))
 		return nil
 	}
 	file.Rules = f.rules
@@ -89,7 +89,7 @@ func (f *first) test(title string, requests ...string) error {
 		return err
 	}
 	defer o.Close()
-	fmt.Fprintf(&f.text, "\ntest %s\n", strings.NewReplacer("'", "", `"`, "", "#", "").Replace(printable(title)))
+	fmt.Fprintf(&f.text, "\ntest %s\n", strings.NewReplacer("'", "", `"`, "", "#", "").Replace(suggest.Visible(title)))
 	for i, request := range requests {
 		got, _ := o.send(f.ctx, &file.Tests[0].Steps[i])
 		fmt.Fprintf(&f.text, "  %s -> %s", request, got.values[""][len(got.values[""])-1])

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode"
 
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/poll"
@@ -82,9 +81,8 @@ func Run(ctx context.Context, s *settings.Settings, files []string, done func(*S
 		f, problems := Read(name)
 		err := problems.Err()
 		for i := 0; i < len(f.Tests) && err == nil; i++ {
-			if err = r.test(ctx, s, f, &f.Tests[i], suite); err == nil {
-				done(suite)
-			}
+			err = r.test(ctx, s, f, &f.Tests[i], suite)
+			done(suite)
 		}
 		if err != nil {
 			suite.Tests, suite.Errors = suite.Tests+1, 1
@@ -112,10 +110,8 @@ func Inputs(files []string) (paths []string) {
 		f, _ := Read(name)
 		paths = append(append(paths, name), f.Requests...)
 		for _, path := range f.Rules {
-			entries, err := os.ReadDir(path)
-			if err != nil { // a file
-				paths = append(paths, path)
-			}
+			paths = append(paths, path)
+			entries, _ := os.ReadDir(path) // none in a file
 			for _, entry := range entries {
 				paths = append(paths, filepath.Join(path, entry.Name()))
 			}
@@ -157,7 +153,6 @@ func (o *session) send(ctx context.Context, s *Step) (got *outcome, why *inspect
 	return newOutcome(s.Method, o.Decide(ctx, s.Method, s.Message)), why
 }
 
-// test runs a test.
 func (r *Report) test(ctx context.Context, s *settings.Settings, f *File, t *Test, suite *Suite) error {
 	o, err := f.open(ctx, s)
 	if err != nil {
@@ -185,7 +180,6 @@ func (r *Report) test(ctx context.Context, s *settings.Settings, f *File, t *Tes
 	return ctx.Err()
 }
 
-// failure returns the failure of a repetition.
 func (s *Step) failure(file string, n int, want, got string, why *inspect.Explanation) *Failure {
 	var b, reason strings.Builder
 	fmt.Fprintf(&b, "%5d | %s\n      want %s\n      got  %s", s.Line, s.Text, want, got)
@@ -195,7 +189,7 @@ func (s *Step) failure(file string, n int, want, got string, why *inspect.Explan
 	why.Text(&reason)
 	text := strings.TrimSuffix(reason.String(), " (nothing was charged)\n") // it was, afterwards
 	b.WriteString("\n        " + strings.ReplaceAll(text, "\n", "\n        ") + "\n")
-	return &Failure{fmt.Sprintf("%s:%d: want %s, got %s", file, s.Line, want, got), printable(b.String())}
+	return &Failure{fmt.Sprintf("%s:%d: want %s, got %s", file, s.Line, want, got), suggest.Visible(b.String())}
 }
 
 // add adds rules to those that tests can hit.
@@ -210,12 +204,10 @@ func (r *Report) add(a *rules.Active) {
 	}
 }
 
-// rule returns the entry of a rule.
 func (r *Report) rule(rule Rule) *Rule {
 	if r.byRule[rule] == nil {
-		entry := rule
-		r.byRule[rule] = &entry
-		r.Rules = append(r.Rules, &entry)
+		r.byRule[rule] = &rule
+		r.Rules = append(r.Rules, &rule)
 	}
 	return r.byRule[rule]
 }
@@ -241,15 +233,15 @@ func (r *Report) Coverage() int {
 	return 100 * hit / max(1, len(r.Rules))
 }
 
-// WriteText writes the report for people. paint returns a text in a color of the terminal: 31 is red, 32 green.
+// WriteText writes the report for people. paint returns a text in a color of the terminal.
 func (r *Report) WriteText(w io.Writer, paint func(text string, color int) string) {
 	for _, s := range r.Suites {
 		verdict := fmt.Sprintf("%s   %s: ", paint("ok", 32), s.Name)
 		for _, c := range s.Cases {
 			if c.Error != nil {
-				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, printable(c.Error.Text))
+				fmt.Fprintf(w, "%s %s\n%s\n", paint("FAIL", 31), s.Name, suggest.Visible(c.Error.Text))
 			} else if c.Failures != nil {
-				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, printable(c.Name))
+				fmt.Fprintf(w, "%s %s:%d: %s\n", paint("FAIL", 31), s.Name, c.Line, suggest.Visible(c.Name))
 			}
 			for _, f := range c.Failures {
 				fmt.Fprint(w, f.Text)
@@ -270,14 +262,4 @@ func (r *Report) WriteText(w io.Writer, paint func(text string, color int) strin
 			fmt.Fprintf(w, "  no test hits %s of %s (%s)\n", rule.Name, rule.Domain, rule.At)
 		}
 	}
-}
-
-// printable returns a text without characters that could change the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

@@ -53,7 +53,7 @@ func TestAddressesOverHTTP(t *testing.T) {
 		})
 		keys(t, env, "create", "--file", env.Keys.File, "--owner", "alice")
 		if c.header != "" {
-			env.Authorization.SourceHeader = settings.HeaderName(c.header)
+			env.Authorization.SourceHeader = c.header
 		}
 		_, httpAddr, _, out := start(t, env)
 		response, err := http.Get("http://" + httpAddr + "/check/")

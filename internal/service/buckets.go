@@ -156,22 +156,15 @@ func opened(t bucket.Take) bucket.Take {
 // commandPatience bounds a call of Redis by a command.
 const commandPatience = 5 * time.Second
 
-// Reset empties the buckets of a descriptor in Redis, also for all replicas, and returns what they held before.
-func (o *Offline) Reset(ctx context.Context, q BucketQuery) ([]inspect.Bucket, error) {
+// Reset empties the buckets of a descriptor in Redis. Replicas do not restore what they remember of an emptied bucket.
+func (o *Offline) Reset(ctx context.Context, q BucketQuery) error {
 	found, _, err := o.find(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	before, err := o.look(ctx, o.decides, found)
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		if err := o.resetOne(ctx, found[i].Take); err != nil {
-			return before, fmt.Errorf("%s: %w", found[i].Take.Key, err)
+	for i := 0; i < len(found) && err == nil; i++ {
+		if err = o.resetOne(ctx, found[i].Take); err != nil {
+			err = fmt.Errorf("%s: %w", found[i].Take.Key, err)
 		}
 	}
-	return before, nil
+	return err
 }
 
 // resetOne empties a bucket. A refund does that, and leaves the note that voids what replicas remember. A refund of an

@@ -55,8 +55,8 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	profiles := s.Listeners.Pprof && l.pprof == nil
 	add("debug", debug, notFromPages(debug, r.debugHandler(profiles).ServeHTTP))
 	if prometheus := l.guarded["prometheus"]; prometheus != nil {
-		add("Prometheus", prometheus, metricsHandler(r.registry, string(s.Telemetry.PrometheusPath)))
-		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
+		add("Prometheus", prometheus, metricsHandler(r.registry, s.Telemetry.PrometheusPath))
+		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+s.Telemetry.PrometheusPath)
 	}
 	if l.pprof != nil {
 		add("pprof", l.pprof, notFromPages(l.pprof, profilesHandler().ServeHTTP))

@@ -24,7 +24,7 @@ func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 	perBucket := cmp.Or(s.Limits.MaxHeldPerBucket, max(1, places/10)) // 0 would mean no bound
 	return ratelimit.Config{
 		Rules: active, MaxHeld: int64(perBucket), MaxHeldPerRule: int64(max(perBucket, (places+1)/2)),
-		NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
+		NearLimitRatio: s.Telemetry.NearLimitRatio,
 		Shadow:         s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(), StopWhenOver: s.Limits.StopWhenOver,
 		LocalCache: s.Limits.LocalCache,
 	}

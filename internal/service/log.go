@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -83,19 +83,11 @@ func (t terminal) Write(record []byte) (int, error) {
 		if err != nil {
 			return attr
 		}
-		block += strings.Map(visible, strings.TrimRight(text, "\n")) + "\n"
+		block += suggest.Visible(strings.TrimRight(text, "\n")) + "\n"
 		return ""
 	})
 	_, err := io.WriteString(t.Writer, line+block)
 	return len(record), err
-}
-
-// visible replaces what a terminal would take for a command, such as an escape sequence.
-func visible(r rune) rune {
-	if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-		return r
-	}
-	return unicode.ReplacementChar
 }
 
 // logInterval is how often the log repeats a line that requests can cause.

@@ -73,9 +73,6 @@ func variables(s *settings.Settings) (environ []string) {
 	add = func(prefix string, set, usual reflect.Value) {
 		for f, value := range set.Fields() {
 			name := f.Tag.Get("envconfig")
-			if prefix != "" {
-				name = prefix + "_" + strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(f.Name, "${1}_$2"))
-			}
 			switch was := usual.FieldByIndex(f.Index); {
 			case name == "" && f.Type.Kind() == reflect.Struct:
 				add(f.Tag.Get("prefix"), value, was)
@@ -84,7 +81,7 @@ func variables(s *settings.Settings) (environ []string) {
 				if level, ok := value.Interface().(settings.LogLevel); ok {
 					text = slog.Level(level).String()
 				}
-				environ = append(environ, name+"="+text)
+				environ = append(environ, prefix+name+"="+text)
 			}
 		}
 	}

@@ -203,7 +203,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 		Limiter: r.limiter, Authorizer: rules.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
 		HTTP: flow.HTTPConfig{
 			Headers: auth.HTTPHeaders{
-				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
+				Source: s.Authorization.SourceHeader, Principal: s.Authorization.PrincipalHeader,
 			},
 			Timeout: s.Authorization.HTTPTimeout, Log: rules.log,
 			NeedsAddress: func() bool { // the banner of the sample has a command to try /check without Envoy

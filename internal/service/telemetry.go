@@ -24,7 +24,7 @@ func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*
 	return telemetry.NewTracing(ctx, telemetry.TracingConfig{
 		Protocol: s.Telemetry.TracingProtocol, ServiceName: s.Telemetry.TracingName,
 		ServiceNamespace: s.Telemetry.TracingNamespace,
-		InstanceID:       s.Telemetry.TracingInstanceID, SamplingRate: float64(s.Telemetry.TracingRate), Log: log,
+		InstanceID:       s.Telemetry.TracingInstanceID, SamplingRate: s.Telemetry.TracingRate, Log: log,
 		Failed: func(err error) {
 			if logged.allow("") {
 				log.Warn("OpenTelemetry reports an error; spans are lost if it is about the collector (logged once a minute)",

@@ -103,7 +103,7 @@ var tracedWant = []string{
 // TestTracingSamples: the caller decides whether its request is sampled, TRACING_SAMPLING_RATE decides for others.
 func TestTracingSamples(t *testing.T) {
 	for _, s := range []struct {
-		rate settings.Share
+		rate float64
 		want int // of a request without a parent, one with a sampled parent, and one with a parent that is not
 	}{{0, 1}, {1, 2}} {
 		t.Run(fmt.Sprint(s.rate), func(t *testing.T) {

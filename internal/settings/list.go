@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
+	"sync"
 )
 
 // Setting describes a setting.
@@ -19,40 +19,26 @@ type Setting struct {
 	// File is true if the value can also come from the file that NAME_FILE names.
 	File bool `json:"file,omitempty"`
 
-	// The field of Settings, and the prefix under which envconfig reads it.
-	field  string
-	prefix string
-	tag    reflect.StructTag
-	index  []int
+	tag   reflect.StructTag
+	index []int // of the field of Settings
 }
 
 // List describes all settings, in the order in which they are documented. The caller must not change it.
-func List() []Setting { return described }
+var List = sync.OnceValue(func() []Setting { return listFields(reflect.TypeFor[Settings](), "", nil, "") })
 
-// described is computed once, because reflection is slow.
-var described = listFields(reflect.TypeFor[Settings](), "", nil, "")
-
-// listFields returns the settings of a group, or those of all groups. The prefix is that of the names of a RedisServer.
-// title is the title above the first setting.
+// listFields returns the settings in a struct, with the prefix of their names and the title above the first of them.
 func listFields(group reflect.Type, prefix string, index []int, title string) (list []Setting) {
 	for f := range group.Fields() {
-		at := append(index[:len(index):len(index)], f.Index[0])
-		name := f.Tag.Get("envconfig")
-		if prefix != "" {
-			name = prefix + "_" + strings.ToUpper(betweenWords.ReplaceAllString(f.Name, "${1}_$2"))
-		}
+		at, name := append(index[:len(index):len(index)], f.Index[0]), f.Tag.Get("envconfig")
 		switch {
 		case name != "":
 			s := Setting{
-				Name: name, Default: f.Tag.Get("default"), Example: f.Tag.Get("example"), Meaning: f.Tag.Get("desc"),
-				Group: f.Tag.Get("group"), File: f.Tag.Get("secret") != "",
-				field: f.Name, prefix: prefix, tag: f.Tag, index: at,
+				Name: prefix + name, Default: f.Tag.Get("default"), Example: f.Tag.Get("example"),
+				Meaning: f.Tag.Get("desc"), Group: cmp.Or(f.Tag.Get("group"), title), File: f.Tag.Get("secret") != "",
+				tag: f.Tag, index: at,
 			}
-			if first, second := strings.CutPrefix(name, secondRedis+"_"); second {
-				s.Meaning, s.Group = "as REDIS_"+first+", for the second Redis", ""
-			}
-			if s.Group == "" {
-				s.Group = title
+			if prefix == "REDIS_PERSECOND_" {
+				s.Meaning, s.Group = "as REDIS_"+name+", for the second Redis", title
 			}
 			title = s.Group
 			list = append(list, s)
@@ -63,11 +49,6 @@ func listFields(group reflect.Type, prefix string, index []int, title string) (l
 	}
 	return list
 }
-
-// secondRedis is the prefix of the settings of the second Redis.
-const secondRedis = "REDIS_PERSECOND"
-
-var betweenWords = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // Names returns the names of all variables that the service reads, with NAME_FILE for secrets.
 func Names() (names []string) {

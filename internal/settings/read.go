@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,17 +12,17 @@ import (
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Read reads the settings from the environment of the process. Its error has a [Finding] for every mistake. The error
-// shows no values, because a secret may be in the wrong variable. It shows paths, which HideSecrets replaces if they
-// look like secrets.
+// Read reads the settings from the environment. Its error is [Findings]. It shows no values, because a secret may be
+// in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
 func Read() (*Settings, error) {
 	s, env := &Settings{}, currentEnvironment()
-	var mistakes []error
+	var mistakes Findings
 	wrong := map[string]bool{} // by the name of the variable
 	value := reflect.ValueOf(s).Elem()
 	for _, setting := range List() {
@@ -35,38 +34,22 @@ func Read() (*Settings, error) {
 	s.resolveDefaults(env)
 	together, contradictions := s.checkTogether(env), s.contradictions()
 	if s.Process.StrictEnvironment {
-		together = append(together, contradictions...)
+		together = slices.Concat(together, contradictions, env.unknownVariables())
 	}
 	for _, mistake := range together {
 		if !wrong[mistake.Setting] { // a setting with an error has its zero value
 			mistakes = append(mistakes, mistake)
 		}
 	}
-	if s.Process.StrictEnvironment {
-		mistakes = append(mistakes, env.unknownVariables()...)
-	}
 	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
+		return nil, mistakes
 	}
 	s.Process.Configured = env.configured()
 	s.Warnings = slices.Concat(contradictions, env.ineffective(), s.ineffective(), s.ineffectiveXDS(env))
 	return s, nil
 }
 
-// environment holds the variables of the process by name.
-type environment map[string]string
-
-func currentEnvironment() environment {
-	e := environment{}
-	for _, pair := range os.Environ() {
-		name, value, _ := strings.Cut(pair, "=")
-		e[name] = value
-	}
-	return e
-}
-
-// read reads one setting from its variable, or from the file that NAME_FILE names if it is a secret. It returns nil, or
-// the mistake.
+// read reads one setting from its variable, or a secret from the file that NAME_FILE names. It returns the mistake.
 func (s *Setting) read(e environment, into reflect.Value) *Finding {
 	text, set := e[s.Name]
 	if file := e[s.Name+"_FILE"]; s.File && file != "" {
@@ -84,6 +67,9 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 		return &Finding{s.Name, fmt.Sprintf("this is %s, so it is not shown: want %s", kind, s.Meaning)}
 	}
 	err := s.process(text, into)
+	if form, ok := forms[s.tag.Get("form")]; ok && set && !form.fits(text) {
+		err = errors.New(form.want)
+	}
 	if err == nil && (text != "" || s.Default != "") && s.belowMin(into) {
 		err = errors.New(s.tag.Get("want"))
 	}
@@ -100,12 +86,12 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 	return nil
 }
 
-// process has envconfig read the variable of one setting, or take the default. envconfig stops at its first mistake, so
-// it gets a struct with this field alone. Its error shows the value, so only what is wanted is taken from it. The text
-// is that of the variable.
+// process has envconfig read a variable with this text, or take the default. envconfig stops at its first mistake, so
+// it gets a struct with one field. Its error shows the value, so only what is wanted is taken from it.
 func (s *Setting) process(text string, into reflect.Value) error {
-	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: s.field, Type: into.Type(), Tag: s.tag}}))
-	err := envconfig.Process(s.prefix, one.Interface())
+	tag := reflect.StructTag(fmt.Sprintf("envconfig:%q default:%q", s.Name, s.Default))
+	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "Value", Type: into.Type(), Tag: tag}}))
+	err := envconfig.Process("", one.Interface())
 	into.Set(one.Elem().Field(0))
 	if word, ok := into.Addr().Interface().(Word); ok && err != nil {
 		return SetWord(word, text) // in any case
@@ -135,7 +121,28 @@ var wantedForms = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration](): "want a duration with its unit, such as 50ms, 5s or 24h",
 }
 
-// belowMin reports whether a number is below the tag min.
+type form struct {
+	want string
+	fits func(text string) bool
+}
+
+// forms are the forms that the tag form names.
+var forms = map[string]form{
+	"header": {"want the name of a header, such as X-Forwarded-For: letters, digits and hyphens",
+		httpguts.ValidHeaderFieldName},
+	"path": {"want a path that begins with /, such as /metrics", func(text string) bool {
+		return strings.HasPrefix(text, "/")
+	}},
+	"share": {"want a number from 0 to 1, such as 0.1", func(text string) bool {
+		n, err := strconv.ParseFloat(text, 64)
+		return err == nil && n >= 0 && n <= 1
+	}},
+	"limit share": {"want a number above 0 and up to 1, such as 0.8", func(text string) bool {
+		n, err := strconv.ParseFloat(text, 32)
+		return err == nil && n > 0 && n <= 1
+	}},
+}
+
 func (s *Setting) belowMin(number reflect.Value) bool {
 	least, err := strconv.ParseInt(s.tag.Get("min"), 10, 64)
 	return err == nil && (number.CanInt() && number.Int() < least || number.CanFloat() && number.Float() < float64(least))
@@ -186,7 +193,7 @@ func (s *Settings) resolveDefaults(e environment) {
 
 // Finding is what the operator should know about one setting.
 type Finding struct {
-	Setting string // name of the variable, "" if Text names several
+	Setting string // name of the variable, "" if Text is about several
 	// Text is read after the name and a colon, unless it begins with the name.
 	Text string
 }
@@ -199,22 +206,13 @@ func (f Finding) String() string {
 	return f.Setting + ": " + f.Text
 }
 
-// Error implements error.
-func (f Finding) Error() string { return f.String() }
+// Findings are the mistakes in an environment. As an error, they are one text.
+type Findings []Finding
 
-// Findings returns those of an error of [Read].
-func Findings(err error) (list []Finding) {
-	joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err)
-	if !ok {
-		return nil
+func (fs Findings) Error() string {
+	var lines []string
+	for _, f := range fs {
+		lines = append(lines, f.String())
 	}
-	for _, err := range joined.Unwrap() {
-		if f, ok := errors.AsType[Finding](err); ok {
-			list = append(list, f)
-		}
-	}
-	return list
+	return strings.Join(lines, "\n")
 }

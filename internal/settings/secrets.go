@@ -14,8 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// secretKind returns the kind of secret that a text certainly is, or "" for none. A setting that is not secret refuses
-// such a text, because the operator has put it into the wrong variable.
+// secretKind returns the kind of secret that a text certainly is, "" for none. A setting that is not secret refuses it.
 func secretKind(text string) string {
 	switch {
 	case apikey.IsKey(text):
@@ -41,17 +40,12 @@ func (e environment) readSecret(file string) (string, error) {
 // mayBeSecret reports whether a text looks like a secret, or contains one of the secrets that are set. A name or a path
 // can look like a secret, too: the value is accepted, but not shown.
 func (e environment) mayBeSecret(text string) bool {
-	if startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != "" ||
-		randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text)) {
-		return true
-	}
-	for _, s := range List() {
+	random := randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text))
+	known := slices.ContainsFunc(List(), func(s Setting) bool {
 		secret := e[s.Name]
-		if len(secret) >= minKnownSecret && s.tag.Get("secret") == "true" && strings.Contains(text, secret) {
-			return true
-		}
-	}
-	return false
+		return len(secret) >= minKnownSecret && s.tag.Get("secret") == "true" && strings.Contains(text, secret)
+	})
+	return random || known || startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != ""
 }
 
 // minKnownSecret is the minimum length of a secret that is looked for in other values, and that of a server secret. A
@@ -69,8 +63,7 @@ var (
 // HasStartOfSecret reports whether a text contains the beginning of an API key or a token.
 func HasStartOfSecret(text string) bool { return startOfSecret.MatchString(text) }
 
-// mixed reports whether a text has lower case, upper case and digits, as random texts do, and does not begin with a
-// slash.
+// mixed reports whether a text has lower case, upper case and digits, as random texts do, and is no path from the root.
 func mixed(text string) bool {
 	return strings.ContainsFunc(text, unicode.IsLower) && strings.ContainsFunc(text, unicode.IsUpper) &&
 		strings.ContainsFunc(text, unicode.IsDigit) && !strings.HasPrefix(text, "/")
@@ -97,8 +90,7 @@ func (e environment) secretHider() *strings.Replacer {
 	return strings.NewReplacer(flat...)
 }
 
-// minShownPart is the minimum length of a directory that is replaced. A shorter one reveals little of a secret, and may
-// be a word.
+// minShownPart is the minimum length of a directory that is replaced. A shorter one may be a word.
 const minShownPart = 12
 
 // shownForms returns the forms in which output may contain a value that may be a secret. They are the value, its clean

@@ -15,9 +15,9 @@ import (
 // Settings has all settings in groups. A setting of envoyproxy/ratelimit keeps its name, default and meaning. The tags
 // of the fields are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same
 // tables. The tag group is the title above a setting and the next ones. The tag words lists the words that a setting
-// accepts. The tag want is the message about a number below that of the tag min, which for a duration is in
-// nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and is never printed.
-// The tag trial marks settings that fit the built-in sample, which is not served if any other setting is set.
+// accepts, and the tag form one of forms. The tag want is the message about a number below that of the tag min, which
+// for a duration is in nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and
+// is never printed. The tag trial marks settings that fit the built-in sample, which is not served with any other.
 type Settings struct {
 	Listeners     Listeners
 	TLS           TLS
@@ -115,18 +115,18 @@ type Limits struct {
 type Answers struct {
 	Headers         HeaderSets `envconfig:"RESPONSE_HEADERS" group:"Answers" default:"draft" example:"draft,x" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off; off if COMPATIBILITY=strict"`
 	AddTriple       bool       `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" example:"true" desc:"add triple to RESPONSE_HEADERS"`
-	LimitHeader     HeaderName `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header with the limit, in triple"`
-	RemainingHeader HeaderName `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header with the remaining hits, in triple"`
-	ResetHeader     HeaderName `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
+	LimitHeader     string     `envconfig:"LIMIT_LIMIT_HEADER" form:"header" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header with the limit, in triple"`
+	RemainingHeader string     `envconfig:"LIMIT_REMAINING_HEADER" form:"header" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header with the remaining hits, in triple"`
+	ResetHeader     string     `envconfig:"LIMIT_RESET_HEADER" form:"header" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header with the seconds until the reset, in triple"`
 	Names           OtherNames `envconfig:"RESPONSE_HEADER_NAMES" example:"RateLimit:X-Quota,X-RateLimit-Limit:X-Quota-Limit" desc:"other names of headers of draft, x and spring: the usual name, a colon and the other name, several with commas (docs/headers.md)"`
 	Status          int        `envconfig:"RESPONSE_STATUS" default:"429" example:"403" desc:"HTTP status of a denial by a limit without a status of its own, 400 to 599; only ext_authz answers with it: for the rate limit filter, Envoy's rate_limited_status decides (docs/headers.md)"`
 	// UpstreamHeaders and the three names are about the headers for the upstream.
-	UpstreamHeaders bool       `envconfig:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" example:"true" desc:"send Envoy headers for the upstream: limit, remaining hits and seconds until the reset of the tightest limit, also of a rule in shadow mode (docs/headers.md#headers-for-the-upstream)"`
-	UpstreamLimit   HeaderName `envconfig:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header for the upstream with the limit"`
-	UpstreamLeft    HeaderName `envconfig:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header for the upstream with the remaining hits"`
-	UpstreamReset   HeaderName `envconfig:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header for the upstream with the seconds until the reset"`
-	Body            string     `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
-	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
+	UpstreamHeaders bool   `envconfig:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" example:"true" desc:"send Envoy headers for the upstream: limit, remaining hits and seconds until the reset of the tightest limit, also of a rule in shadow mode (docs/headers.md#headers-for-the-upstream)"`
+	UpstreamLimit   string `envconfig:"LIMIT_REQUEST_LIMIT_HEADER" form:"header" default:"RateLimit-Limit" example:"X-Limit" desc:"name of the header for the upstream with the limit"`
+	UpstreamLeft    string `envconfig:"LIMIT_REQUEST_REMAINING_HEADER" form:"header" default:"RateLimit-Remaining" example:"X-Remaining" desc:"name of the header for the upstream with the remaining hits"`
+	UpstreamReset   string `envconfig:"LIMIT_REQUEST_RESET_HEADER" form:"header" default:"RateLimit-Reset" example:"X-Reset" desc:"name of the header for the upstream with the seconds until the reset"`
+	Body            string `envconfig:"RESPONSE_BODY" words:"problem off" default:"problem" example:"off" desc:"body of a denial: problem (RFC 9457 problem+json) or off; off if COMPATIBILITY=strict"`
+	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" example:"true" desc:"send Envoy the descriptors, the rule that decided and its metadata"`
 }
 
 // Authorization is about ext_authz.
@@ -134,8 +134,8 @@ type Authorization struct {
 	Domain          string        `envconfig:"AUTHZ_DOMAIN" group:"Authorization" example:"shop" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only domain with an authz section"`
 	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" min:"1" want:"want 1 or more" example:"5000" desc:"maximum number of responses that are held at once for max_delay, half of them for one rule; further early requests are denied"`
 	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" min:"1" want:"want more than 0, such as 200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
-	SourceHeader    HeaderName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
-	PrincipalHeader HeaderName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
+	SourceHeader    string        `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" form:"header" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
+	PrincipalHeader string        `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" form:"header" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
 }
 
 // Keys are the API keys.
@@ -155,7 +155,7 @@ type Memory struct {
 // Redis is what the one or two servers of Redis share.
 type Redis struct {
 	// Main has the API keys and, unless UsePerSecond is set, all buckets.
-	Main             RedisServer `prefix:"REDIS"`
+	Main             RedisServer `prefix:"REDIS_"`
 	CACert           string      `envconfig:"REDIS_TLS_CACERT" example:"/etc/extauthz/redis-ca.pem" desc:"file of the CA that signed the certificate of Redis; default: the CAs of the system"`
 	Cert             string      `envconfig:"REDIS_TLS_CLIENT_CERT" example:"/etc/extauthz/redis-cert.pem" desc:"file of the certificate that this service shows to Redis"`
 	Key              string      `envconfig:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
@@ -165,7 +165,7 @@ type Redis struct {
 	HealthCheck      bool        `envconfig:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" example:"true" desc:"report NOT_SERVING while no Redis answers, instead of deciding without it"`
 	UsePerSecond     bool        `envconfig:"REDIS_PERSECOND" default:"false" example:"true" desc:"keep the buckets of windows shorter than a minute (unit: second) in a second Redis, REDIS_PERSECOND_URL; it has the certificates of REDIS_TLS_CACERT and REDIS_TLS_CLIENT_CERT, too"`
 	// PerSecond has the buckets of windows shorter than a minute.
-	PerSecond RedisServer `prefix:"REDIS_PERSECOND"`
+	PerSecond RedisServer `prefix:"REDIS_PERSECOND_"`
 }
 
 // Telemetry is what the service reports of itself.
@@ -176,10 +176,10 @@ type Telemetry struct {
 	DisableStats      bool           `envconfig:"DISABLE_STATS" group:"Metrics" default:"false" example:"true" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
 	UsePrometheus     bool           `envconfig:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
 	PrometheusAddr    HostPort       `envconfig:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
-	PrometheusPath    URLPath        `envconfig:"PROMETHEUS_PATH" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
+	PrometheusPath    string         `envconfig:"PROMETHEUS_PATH" form:"path" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
 	MetricMapping     string         `envconfig:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
 	Milliseconds      bool           `envconfig:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
-	NearLimitRatio    LimitShare     `envconfig:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit, and from which on extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
+	NearLimitRatio    float32        `envconfig:"NEAR_LIMIT_RATIO" form:"limit share" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit, and from which on extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
 	MetricValues      int            `envconfig:"METRIC_VALUES_MAX" default:"1000" min:"1" want:"want 1 or more" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
 	UseStatsd         bool           `envconfig:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
 	UseDogStatsd      bool           `envconfig:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
@@ -194,7 +194,7 @@ type Telemetry struct {
 	TracingNamespace  string         `envconfig:"TRACING_SERVICE_NAMESPACE" example:"shop" desc:"service.namespace of the spans"`
 	TracingInstanceID string         `envconfig:"TRACING_SERVICE_INSTANCE_ID" example:"replica-1" desc:"service.instance.id of the spans; default: a random text"`
 	TracingProtocol   string         `envconfig:"TRACING_EXPORTER_PROTOCOL" words:"http grpc" default:"http" example:"grpc" desc:"protocol of the collector (OTLP): http or grpc"`
-	TracingRate       Share          `envconfig:"TRACING_SAMPLING_RATE" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
+	TracingRate       float64        `envconfig:"TRACING_SAMPLING_RATE" form:"share" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
 
 	// Mogrifiers are those of MogrifierNames.
 	Mogrifiers []telemetry.Mogrifier
@@ -204,28 +204,26 @@ type Telemetry struct {
 
 // Process is about the start and the end of the process.
 type Process struct {
-	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program
-	// reads.
+	// StrictEnvironment is off by default: deployments of envoyproxy/ratelimit set variables that no program reads.
 	StrictEnvironment bool          `envconfig:"STRICT_ENVIRONMENT" group:"Start and end" default:"false" example:"true" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH, which is usually a misspelled setting, or if settings contradict each other"`
 	HealthyConfigs    bool          `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
 	DrainDelay        time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" example:"10s" desc:"time after SIGTERM in which the service still answers but reports NOT_SERVING, so that every Envoy notices"`
 	DrainTimeout      time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"maximum wait for requests in flight after DRAIN_DELAY"`
 
-	// Configured are the variables which show that an operator has configured the service, so that the built-in sample
-	// is not served.
+	// Configured are the variables by which an operator has configured the service, so that no sample is served.
 	Configured []string
 }
 
-// RedisServer is one Redis. Its variables begin with REDIS_ or REDIS_PERSECOND_, which envconfig takes as a prefix.
+// RedisServer is one Redis. Its variables begin with REDIS_ or REDIS_PERSECOND_.
 type RedisServer struct {
-	URL          string        `split_words:"true" group:"Redis" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
-	SocketType   string        `split_words:"true" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
-	Type         string        `split_words:"true" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"kind of Redis: SINGLE, SENTINEL or CLUSTER; it sets the form of REDIS_URL"`
-	Auth         string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
-	SentinelAuth string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
-	TLS          bool          `split_words:"true" default:"false" example:"true" desc:"connect to Redis with TLS"`
-	PoolSize     int           `split_words:"true" default:"10" min:"1" want:"want 1 or more" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
-	Timeout      time.Duration `split_words:"true" min:"1" want:"want more than 0, such as 15ms" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
+	URL          string        `envconfig:"URL" group:"Redis" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
+	SocketType   string        `envconfig:"SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
+	Type         string        `envconfig:"TYPE" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"kind of Redis: SINGLE, SENTINEL or CLUSTER; it sets the form of REDIS_URL"`
+	Auth         string        `envconfig:"AUTH" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
+	SentinelAuth string        `envconfig:"SENTINEL_AUTH" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
+	TLS          bool          `envconfig:"TLS" default:"false" example:"true" desc:"connect to Redis with TLS"`
+	PoolSize     int           `envconfig:"POOL_SIZE" default:"10" min:"1" want:"want 1 or more" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
+	Timeout      time.Duration `envconfig:"TIMEOUT" min:"1" want:"want more than 0, such as 15ms" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
 }
 
 // Strict reports whether to decide and answer as envoyproxy/ratelimit does.
@@ -258,8 +256,8 @@ func (a *Answers) ReplyHeaders() reply.Headers {
 		sets = append(sets, reply.Triple)
 	}
 	return reply.Headers{
-		Sets: sets, LimitName: string(a.LimitHeader), RemainingName: string(a.RemainingHeader),
-		ResetName: string(a.ResetHeader), Renamed: a.Names,
+		Sets: sets, LimitName: a.LimitHeader, RemainingName: a.RemainingHeader,
+		ResetName: a.ResetHeader, Renamed: a.Names,
 	}
 }
 
@@ -269,8 +267,8 @@ func (a *Answers) RequestHeaders() reply.Headers {
 		return reply.Headers{}
 	}
 	return reply.Headers{
-		Sets: []reply.Set{reply.Triple}, LimitName: string(a.UpstreamLimit), RemainingName: string(a.UpstreamLeft),
-		ResetName: string(a.UpstreamReset),
+		Sets: []reply.Set{reply.Triple}, LimitName: a.UpstreamLimit, RemainingName: a.UpstreamLeft,
+		ResetName: a.UpstreamReset,
 	}
 }
 

@@ -18,8 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// wanted is the error of a type of settings that is more than text. It names the wanted form. It never has the text,
-// which may be a secret in the wrong variable, so [Read] can show it.
+// wanted is the error of a type of settings. It names the wanted form and never the text, which may be a secret.
 type wanted string
 
 func (w wanted) Error() string { return string(w) }
@@ -41,8 +40,7 @@ func SetWord(into Word, text string) error {
 // LogLevel is the minimum level of log lines.
 type LogLevel slog.Level
 
-// UnmarshalText accepts the levels of envoyproxy/ratelimit. Levels below debug become debug, and levels above error
-// become error.
+// UnmarshalText accepts the levels of envoyproxy/ratelimit. Debug is the lowest, and error the highest.
 func (l *LogLevel) UnmarshalText(text []byte) error {
 	level, known := levels[strings.ToLower(string(text))]
 	*l = LogLevel(level)
@@ -90,18 +88,6 @@ func (h *OtherNames) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// HeaderName is the name of a header.
-type HeaderName string
-
-// UnmarshalText accepts the name of a header.
-func (h *HeaderName) UnmarshalText(text []byte) error {
-	*h = HeaderName(text)
-	if !httpguts.ValidHeaderFieldName(string(text)) {
-		return wanted("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
-	}
-	return nil
-}
-
 // HostPort is an address to listen on.
 type HostPort struct {
 	Host string
@@ -116,44 +102,6 @@ func (a *HostPort) UnmarshalText(text []byte) error {
 		return wanted("want an address and a port, such as :9090 or 127.0.0.1:9090")
 	}
 	*a = HostPort{host, uint16(n)}
-	return nil
-}
-
-// URLPath is the path of a URL.
-type URLPath string
-
-// UnmarshalText accepts the path of a URL.
-func (p *URLPath) UnmarshalText(text []byte) error {
-	*p = URLPath(text)
-	if !strings.HasPrefix(string(text), "/") {
-		return wanted("want a path that begins with /, such as /metrics")
-	}
-	return nil
-}
-
-// Share is a share, 0 to 1.
-type Share float64
-
-// UnmarshalText accepts a share, 0 and 1 included.
-func (s *Share) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || !(n >= 0 && n <= 1) {
-		return wanted("want a number from 0 to 1, such as 0.1")
-	}
-	*s = Share(n)
-	return nil
-}
-
-// LimitShare is a share of a limit, above 0.
-type LimitShare float32
-
-// UnmarshalText accepts a share of a limit.
-func (s *LimitShare) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseFloat(string(text), 32)
-	if err != nil || !(n > 0 && n <= 1) {
-		return wanted("want a number above 0 and up to 1, such as 0.8")
-	}
-	*s = LimitShare(n)
 	return nil
 }
 
@@ -209,8 +157,7 @@ func (m *MogrifierNames) UnmarshalText(text []byte) error {
 
 var mogrifierName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 
-// isTarget reports whether a text is host:port, or a target of gRPC with its scheme, such as unix:/path or
-// dns:///host:port.
+// isTarget reports whether a text is host:port, or a target of gRPC such as unix:/path or dns:///host:port.
 func isTarget(text string) bool {
 	schemes := []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"}
 	if slices.ContainsFunc(schemes, func(scheme string) bool { return strings.HasPrefix(text, scheme) }) {
@@ -220,8 +167,7 @@ func isTarget(text string) bool {
 	return address.UnmarshalText([]byte(text)) == nil && address.Host != "" && address.Port != 0
 }
 
-// ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the text,
-// which may have a secret.
+// ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the values.
 func ParseHeaders(text string) (map[string]string, error) {
 	headers := map[string]string{}
 	if text == "" {

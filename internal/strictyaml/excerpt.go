@@ -3,6 +3,8 @@ package strictyaml
 import (
 	"strings"
 	"unicode"
+
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // maxExcerpt is how many characters of a line are shown: a JSON file may be one line of megabytes.
@@ -20,12 +22,7 @@ func excerpt(line string, column, length int) (text, marks string) {
 	}
 	end := min(start+length, to)
 
-	text = strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar // it may move the cursor or change the terminal
-	}, string(runes[from:to]))
+	text = suggest.Visible(string(runes[from:to]))
 	if from > 0 {
 		text, marks = "…"+text, " "
 	}

@@ -30,6 +30,16 @@ func Printable(text string, most int) string {
 	return string(runes) + cut
 }
 
+// Visible returns a text without what a terminal would take for a command, such as an escape sequence.
+func Visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
 // OneOf returns words as a sentence lists them: "`a`, `b` or `c`".
 func OneOf(words []string) string { return List(words, " or ") }
 

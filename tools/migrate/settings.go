@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -56,7 +57,11 @@ func Settings(variables map[string]string) ([]Setting, *settings.Settings) {
 		}
 	}
 	s, err := settings.Read()
-	for _, f := range settings.Findings(err) {
+	found, _ := errors.AsType[settings.Findings](err)
+	for _, f := range found {
+		if f.Setting == "" { // it explains another one
+			continue
+		}
 		reasons[f.Setting] = Setting{f.Setting, Refused, f.Text}
 		_ = os.Unsetenv(f.Setting) // the name is that of a setting
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -73,12 +73,7 @@ func scalar(text string) string {
 
 // comment returns a text that cannot end a comment of YAML.
 func comment(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+	return suggest.Printable(text, len(text))
 }
 
 // safeName returns a name that every header can hold without quotes.

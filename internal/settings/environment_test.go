@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -50,7 +49,7 @@ func TestStrictEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			if err := errors.Join(parsed(c.environ).unknownVariables()...); err != nil {
+			if err := parsed(c.environ).unknownVariables(); err != nil {
 				got = strings.Split(err.Error(), "\n")
 				last := len(got) - 1
 				if !strings.Contains(got[last], "PATH, HOME") || !strings.Contains(got[last], "STRICT_ENVIRONMENT=false") {

@@ -1,15 +1,27 @@
 package settings
 
 import (
-	"errors"
-	"fmt"
 	"maps"
+	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
+
+// environment holds the variables of the process by name.
+type environment map[string]string
+
+func currentEnvironment() environment {
+	e := environment{}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		e[name] = value
+	}
+	return e
+}
 
 // Reasons of several settings without effect.
 const (
@@ -45,40 +57,30 @@ var WithoutEffect = map[string]string{
 	"SANITIZE_DESCRIPTOR_METRIC_DOTS":              "names of statistics have the dots of keys and values",
 }
 
-// ineffective returns a warning for each setting of envoyproxy/ratelimit without effect, and one for all variables that
-// look like settings.
-func (e environment) ineffective() (warnings []Finding) {
+// ineffective returns warnings of settings of envoyproxy/ratelimit without effect, and one of all Lookalikes.
+func (e environment) ineffective() (fs Findings) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if why, ok := WithoutEffect[name]; ok && e[name] != "" {
-			warnings = append(warnings, Finding{name, fmt.Sprintf("%s has no effect: %s", name, why)})
-		}
+		why := WithoutEffect[name]
+		fs.noEffect(why != "" && e[name] != "", name, ": "+why)
 	}
 	like := Lookalikes(e)
 	for i, name := range like {
 		like[i] += suggest.Meant(name, Names()...)
 	}
-	if len(like) > 0 {
-		warnings = append(warnings, Finding{Text: "not settings of this service: " + strings.Join(like, ", ")})
-	}
-	return warnings
+	fs.mistake(len(like) > 0, "", "not settings of this service: "+strings.Join(like, ", "))
+	return fs
 }
 
 // Lookalikes returns, sorted, the variables that look like settings of this service or of envoyproxy/ratelimit, but are
 // none. It leaves out empty variables, and those that platforms and Envoy Gateway set.
-func Lookalikes(variables map[string]string) (names []string) {
-	e := environment(variables)
-	expected := e.expected()
-	for _, name := range slices.Sorted(maps.Keys(e)) {
+func Lookalikes(e environment) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e)), func(name string) bool {
 		family := slices.ContainsFunc(families, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		if e[name] != "" && (family || misspells(name)) && !expected(name) && name != ofEnvoyGateway {
-			names = append(names, name)
-		}
-	}
-	return names
+		return e[name] == "" || !family && !misspells(name) || e.expected(name) || name == ofEnvoyGateway
+	})
 }
 
-// families are the beginnings that names of settings of envoyproxy/ratelimit share. GRPC_ alone is none of them,
-// because gRPC has variables of its own, such as GRPC_TRACE.
+// families begin the names of settings of envoyproxy/ratelimit. GRPC_ is none: gRPC has others, such as GRPC_TRACE.
 var families = []string{"CACHE_KEY_", "CONFIG_", "DOG_STATSD_", "GRPC_CLIENT_TLS_", "GRPC_MAX_", "GRPC_SERVER_",
 	"LIMIT_", "LOCAL_CACHE_", "LOG_", "MEMCACHE_", "PROMETHEUS_", "REDIS_", "RESPONSE_", "RUNTIME_", "STATSD_", "STATS_",
 	"TRACING_", "USE_", "XDS_CLIENT_"}
@@ -86,49 +88,35 @@ var families = []string{"CACHE_KEY_", "CONFIG_", "DOG_STATSD_", "GRPC_CLIENT_TLS
 // ofEnvoyGateway is a variable that Envoy Gateway sets for its rate limit service, and that no program reads.
 const ofEnvoyGateway = "GRPC_SERVER_TLS_CA_CERT"
 
-// misspells reports whether an unknown name is nearly that of a setting. It skips settings without an underscore,
-// because variables of other programs have similar names.
+// misspells reports whether a name is nearly that of a setting with an underscore. Other programs have names like PORT.
 func misspells(name string) bool {
 	return slices.ContainsFunc(Names(), func(known string) bool {
 		return strings.Contains(known, "_") && suggest.Distance(strings.ToUpper(name), known) <= 2
 	})
 }
 
-// unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables that are not settings of this service or of
-// envoyproxy/ratelimit, and not of the platform. An empty variable counts, too.
-func (e environment) unknownVariables() (mistakes []error) {
-	expected := e.expected()
-	var unlike []error
+// unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables, also empty ones, that are not expected.
+func (e environment) unknownVariables() (mistakes Findings) {
+	var unlike Findings
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		if expected(name) {
-			continue
-		}
-		if meant := suggest.Closest(name, append(Names(), echoAddress)); meant != "" {
-			mistakes = append(mistakes, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
-			continue
-		}
-		unlike = append(unlike, Finding{name, name + " is not a setting"})
+		meant, unknown := suggest.Closest(name, append(Names(), echoAddress)), !e.expected(name)
+		mistakes.mistake(unknown && meant != "", name, name+" is not a setting: did you mean "+meant+"?")
+		unlike.mistake(unknown && meant == "", name, name+" is not a setting")
 	}
 	mistakes = append(mistakes, unlike...)
-	if len(mistakes) > 0 {
-		mistakes = append(mistakes, errors.New("(STRICT_ENVIRONMENT=true refuses unknown variables; "+
-			"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; "+
-			"STRICT_ENVIRONMENT=false accepts all variables)"))
-	}
+	mistakes.mistake(len(mistakes) > 0, "", "(STRICT_ENVIRONMENT=true refuses unknown variables; "+
+		"it accepts those of the platform, such as PATH, HOME and KUBERNETES_SERVICE_HOST; "+
+		"STRICT_ENVIRONMENT=false accepts all variables)")
 	return mistakes
 }
 
 // echoAddress is the setting of `extauthz echo`.
 const echoAddress = "ECHO_ADDRESS"
 
-// expected returns a function that reports whether a variable is a setting of this service or of envoyproxy/ratelimit,
-// or of the platform.
-func (e environment) expected() func(name string) bool {
-	known, links := append(Names(), echoAddress), e.serviceLinks()
-	return func(name string) bool {
-		return slices.Contains(known, name) || WithoutEffect[name] != "" || e.ofMogrifier(name) || ofPlatform(name) ||
-			ofServiceLink(name, links)
-	}
+// expected reports whether a variable is a setting of this service or of envoyproxy/ratelimit, or of the platform.
+func (e environment) expected(name string) bool {
+	return slices.Contains(Names(), name) || name == echoAddress || WithoutEffect[name] != "" || e.ofMogrifier(name) ||
+		ofPlatform(name) || e.ofServiceLink(name)
 }
 
 // platformNames are variables that STRICT_ENVIRONMENT accepts although they are not settings. The platform sets them
@@ -148,8 +136,7 @@ var platformNames = []string{
 	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
 }
 
-// platformPrefixes are prefixes of the variables that shells, Kubernetes, Nomad and clouds set in every container, and
-// of those that the SDK of OpenTelemetry reads.
+// platformPrefixes begin the variables that shells, Kubernetes, Nomad and clouds set, and those of OpenTelemetry's SDK.
 var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_", "OTEL_"}
 
 func ofPlatform(name string) bool {
@@ -157,26 +144,47 @@ func ofPlatform(name string) bool {
 		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// serviceLinks returns the prefixes of the variables that Kubernetes sets for the services of a pod's namespace, unless
-// the pod has enableServiceLinks: false. A prefix counts only with a host and a port, so that a misspelt GRCP_PORT does
-// not pass as a service named grcp.
-func (e environment) serviceLinks() (prefixes []string) {
-	for name, host := range e {
-		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && host != "" && e[prefix+"_SERVICE_PORT"] != "" {
-			prefixes = append(prefixes, prefix)
-		}
-	}
-	return prefixes
-}
-
 // linkName matches the part of a service link's name after the prefix and an underscore.
 var linkName = regexp.MustCompile(
 	`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// ofServiceLink reports whether Kubernetes sets a variable for a service with one of these prefixes.
-func ofServiceLink(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool {
-		rest, ok := strings.CutPrefix(name, prefix+"_")
-		return ok && linkName.MatchString(rest)
+// ofServiceLink reports whether Kubernetes sets a variable for a service of the pod's namespace, unless the pod has
+// enableServiceLinks: false. A service has a host and a port: a misspelt GRCP_PORT does not pass as one named grcp.
+func (e environment) ofServiceLink(name string) bool {
+	for i, c := range name {
+		service := name[:i] + "_SERVICE_"
+		if c == '_' && e[service+"HOST"] != "" && e[service+"PORT"] != "" && linkName.MatchString(name[i+1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// orchestrators are set by Kubernetes, Nomad and Amazon ECS, where an operator who deploys the service has rules.
+var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_CONTAINER_METADATA_URI",
+	"ECS_CONTAINER_METADATA_URI_V4"}
+
+// configured returns, sorted, the variables which show that an operator has configured the service: settings without
+// the tag trial, misspelt ones, those of envoyproxy/ratelimit, and orchestrators. An empty variable does not count.
+func (e environment) configured() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e)), func(name string) bool {
+		if e[name] == "" || tried(name, e[name]) {
+			return true
+		}
+		return !slices.Contains(Names(), name) && WithoutEffect[name] == "" && !misspells(name) &&
+			!strings.HasPrefix(name, "RUNTIME_") && !slices.Contains(orchestrators, name)
 	})
+}
+
+// tried reports whether a setting has a value that fits the sample, which is served on loopback only.
+func tried(name, value string) bool {
+	return slices.ContainsFunc(List(), func(s Setting) bool {
+		trial := s.tag.Get("trial")
+		return s.Name == name && (trial == "any" || trial == "loopback" && IsLoopback(value))
+	})
+}
+
+// IsLoopback reports whether a host is this machine, as its text says.
+func IsLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
