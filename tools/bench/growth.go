@@ -14,7 +14,7 @@ import (
 )
 
 // growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server of
-// its own, with the transport that is the default unless -transport names one.
+// its own, with the default transport.
 func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	keysInMemory := &contest{name: "keys-memory", title: "Keys, all of them with a bucket in memory", axis: "keys"}
 	keysInRedis := &contest{name: "keys-redis", title: "Keys, all of them with a bucket in Redis", axis: "keys"}
@@ -90,9 +90,6 @@ func (s *stage) grown(value int, keys []string, env ...string) *grown {
 func (g *grown) start(ctx context.Context) (err error) {
 	scene := g.stage.builds[0].scene
 	env := scene.env(g.env...)
-	if transport := g.stage.transport; transport != "" {
-		env = append(env, "GRPC_TRANSPORT="+transport)
-	}
 	if g.rules > 0 {
 		root := filepath.Join(g.stage.dir, "rules-"+strconv.Itoa(g.rules))
 		if err := writeRules(filepath.Join(root, "rules"), g.rules); err != nil {

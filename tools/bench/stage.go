@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -21,7 +20,6 @@ type stage struct {
 	dir     string
 	servers []*server
 	builds  []build
-	spans   *http.Server // the collector, nil for none
 }
 
 // build is a build of the service: this one, and the base if there is one.
@@ -75,9 +73,6 @@ func (s *stage) stop() {
 	for _, one := range s.servers {
 		one.stop()
 	}
-	if s.spans != nil {
-		_ = s.spans.Close() // it has nothing left to do
-	}
 }
 
 // empty starts the empty handler.
@@ -86,11 +81,7 @@ func (s *stage) empty(ctx context.Context, env ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, _, err := addressOf()
-	if err != nil {
-		return nil, err
-	}
-	return s.launch(ctx, address, env, self, emptyServer, address)
+	return s.launch(ctx, env, self, emptyServer, "127.0.0.1:"+port)
 }
 
 // service is a running build of the service.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// handle handles one frame of the server. The frames of almost all answers are read in place: x/net's framer copies each
-// frame and allocates some, which takes more CPU than everything else here. It reads all other frames.
+// handle handles one frame of the server. The frames of almost all answers are read in place: x/net's framer copies
+// each frame and allocates some, which takes more CPU than everything else here. It reads all other frames.
 func (s *session) handle(raw []byte) error {
 	f, ok := readFrame(raw)
 	switch {
