@@ -9,20 +9,20 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// Converted is what a configuration of another service becomes.
+// Converted is what a configuration of another service becomes. In JSON it has the keys of `migrate -o json`.
 type Converted struct {
 	// Files are the rule files, with names that are fit for a directory of rules.
-	Files []strictyaml.File
+	Files []strictyaml.File `json:"-"`
 	// Settings are the environment variables that belong to the rules, as NAME=value.
-	Settings []string
+	Settings []string `json:"settings,omitempty"`
 	// Routes are routes of Envoy that send what the rules need, in YAML; "" for none.
-	Routes string
+	Routes string `json:"envoy_routes,omitempty"`
 	// Gateway is the converted Spring Cloud Gateway.
-	Gateway SpringGateway
+	Gateway SpringGateway `json:"-"`
 	// Notes tell the operator what to do or to know, one sentence or more each.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 	// Problems are those of the configuration. What has an error is left out of the files.
-	Problems rules.Problems
+	Problems rules.Problems `json:"problems"`
 
 	names map[string]bool // of the files, without .yaml, in lower case
 }
