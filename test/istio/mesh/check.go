@@ -171,18 +171,16 @@ func hint(o Object, patch int, envoys []Envoy) string {
 func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) []*route.VirtualHost {
 	var all []*route.VirtualHost
 	for _, e := range envoys {
-		for _, r := range e.routeConfigurations() {
-			for _, v := range r.VirtualHosts {
-				is := networking.EnvoyFilter_SIDECAR_OUTBOUND
-				switch {
-				case !e.sidecar():
-					is = networking.EnvoyFilter_GATEWAY
-				case strings.HasPrefix(v.Name, "inbound|"):
-					is = networking.EnvoyFilter_SIDECAR_INBOUND
-				}
-				if context == is || context == networking.EnvoyFilter_ANY {
-					all = append(all, v)
-				}
+		for _, v := range within[*route.VirtualHost](e.resources()...) {
+			is := networking.EnvoyFilter_SIDECAR_OUTBOUND
+			switch {
+			case !e.sidecar():
+				is = networking.EnvoyFilter_GATEWAY
+			case strings.HasPrefix(v.Name, "inbound|"):
+				is = networking.EnvoyFilter_SIDECAR_INBOUND
+			}
+			if context == is || context == networking.EnvoyFilter_ANY {
+				all = append(all, v)
 			}
 		}
 	}

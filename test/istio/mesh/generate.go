@@ -84,30 +84,15 @@ func (e Envoy) HTTPFilters(listenerName string) []string {
 		if l.Name != listenerName {
 			continue
 		}
-		visit(l.FilterChains[0], func(m proto.Message) {
-			if f, ok := m.(*hcm.HttpFilter); ok {
-				names = append(names, f.Name)
-			}
-		})
+		for _, f := range within[*hcm.HttpFilter](l.FilterChains[0]) {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }
 
 func sortByName[M interface{ GetName() string }](resources []M) {
 	slices.SortFunc(resources, func(a, b M) int { return strings.Compare(a.GetName(), b.GetName()) })
-}
-
-// routeConfigurations returns the route configurations of RDS and those in listeners.
-func (e Envoy) routeConfigurations() []*route.RouteConfiguration {
-	var all []*route.RouteConfiguration
-	for _, resource := range e.resources() {
-		visit(resource, func(m proto.Message) {
-			if r, ok := m.(*route.RouteConfiguration); ok {
-				all = append(all, r)
-			}
-		})
-	}
-	return all
 }
 
 // version is the version of the proxies, on which some parts of the configuration depend.
