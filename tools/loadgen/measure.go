@@ -45,16 +45,27 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err := m.open(ctx); err != nil {
 		return nil, err
 	}
-	cost, err := newMeter(ctx, p) // connections are open: handshakes are not measured
-	if err != nil {
-		m.close()
-		return nil, err
+	// Connections are open: the costs are those of requests, without handshakes.
+	server := findListener(p.Address)
+	used, _ := server.cpu() // cost finds the same error
+	var redis *RedisMeter
+	if p.Redis != "" {
+		var err error
+		if redis, err = NewRedisMeter(ctx, p.Redis, p.Timeout); err != nil {
+			m.close()
+			return nil, err
+		}
+		defer redis.Close()
 	}
-	defer cost.close()
 	m.run(ctx)
 	r := m.result()
 	r.Interrupted, r.Warning = ctx.Err() != nil, warning
-	cost.add(r)
+	if n := r.Total(); n > 0 {
+		r.Server = server.cost(used, n)
+		if redis != nil {
+			r.Redis, _ = redis.Cost(context.WithoutCancel(ctx), n) // nil if Redis has gone
+		}
+	}
 	return r, nil
 }
 

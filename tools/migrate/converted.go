@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -54,18 +55,9 @@ func (c *Converted) check() {
 // fileName returns a name for the rule file of a domain that no other file has. A name that begins with a dot would be
 // left out of a rule directory.
 func (c *Converted) fileName(domain string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
-			return r
-		}
-		return '-'
-	}, domain)
 	const longest = 100
-	name = strings.TrimLeft(name, ".")
-	name = name[:min(len(name), longest)]
-	if name == "" {
-		name = "rules"
-	}
+	name := strings.TrimLeft(safeName(domain, '-'), ".")
+	name = cmp.Or(name[:min(len(name), longest)], "rules")
 	if c.names == nil {
 		c.names = map[string]bool{}
 	}

@@ -81,12 +81,12 @@ func comment(text string) string {
 	}, text)
 }
 
-// safeName returns a name that every header can hold without quotes.
-func safeName(name string) string {
+// safeName returns a name that every header and every file can have, with a replacement for other characters.
+func safeName(name string, replacement rune) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c) {
 			return c
 		}
-		return '_'
+		return replacement
 	}, name)
 }
