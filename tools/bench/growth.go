@@ -88,7 +88,7 @@ func (s *stage) grown(value int, keys []string, env ...string) *grown {
 
 // start starts the server and brings it into the state of the row.
 func (g *grown) start(ctx context.Context) (err error) {
-	scene := g.stage.builds[0].scene
+	scene := g.stage.scenes[0]
 	env := scene.env(g.env...)
 	if g.rules > 0 {
 		root := filepath.Join(g.stage.dir, "rules-"+strconv.Itoa(g.rules))

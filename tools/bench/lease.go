@@ -18,7 +18,7 @@ descriptors:
 // leaseSeries has one hot key with leases of several lengths: what they save while few requests are in flight. Redis is
 // on this machine, or a millisecond away.
 func leaseSeries(ctx context.Context, s *stage) ([]*contest, error) {
-	scene := s.builds[0].scene
+	scene := s.scenes[0]
 	if err := os.WriteFile(filepath.Join(scene.dir, "rules", "leases.yaml"), []byte(leaseRules), 0o644); err != nil {
 		return nil, err
 	}

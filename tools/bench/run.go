@@ -123,7 +123,7 @@ func machine() string {
 // versions returns those of the measured programs, and the day.
 func (s *stage) versions(ctx context.Context) string {
 	parts := []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
-	for _, command := range [][]string{{s.builds[0].scene.binary, "version"}, {"redis-server", "--version"}} {
+	for _, command := range [][]string{{s.scenes[0].binary, "version"}, {"redis-server", "--version"}} {
 		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
 		if err != nil { // Redis may run elsewhere
 			continue

@@ -72,9 +72,9 @@ func (c *cast) checks() *contest {
 	}
 	add("empty handler", c.empty.address, nil)
 	for _, s := range c.memory.services {
-		add("API key, one bucket"+s.name, s.address, map[string]string{"x-api-key": s.build.scene.apiKey})
+		add("API key, one bucket"+s.name, s.address, map[string]string{"x-api-key": s.scene.apiKey})
 		add("JWT, verified before, one bucket"+s.name, s.address,
-			map[string]string{"authorization": "Bearer " + s.build.scene.token})
+			map[string]string{"authorization": "Bearer " + s.scene.token})
 	}
 	return all
 }

@@ -28,11 +28,10 @@ func (m *meaning) field(f hpack.HeaderField) {
 			m.http = f.Value
 		}
 	case "grpc-status":
-		n, err := strconv.Atoi(f.Value)
-		if err != nil {
-			n = int(codes.Unknown)
+		var err error
+		if m.status, err = strconv.Atoi(f.Value); err != nil {
+			m.status = int(codes.Unknown)
 		}
-		m.status = n
 	case "grpc-message":
 		m.reason = f.Value
 	}

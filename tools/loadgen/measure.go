@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Run carries out a plan. It first sends one request alone; if that has no answer, the error names the reason. When ctx
@@ -107,18 +108,15 @@ func newMeasurement(p Plan) *measurement {
 // open opens the first connection of each lane. If one cannot be opened, there is nothing to measure.
 func (m *measurement) open(ctx context.Context) error {
 	m.first = make([]*session, len(m.lanes))
-	errs := make([]error, len(m.lanes))
-	tickets := make(chan struct{}, 32) // handshakes at a time
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(32) // handshakes at a time
 	for i, l := range m.lanes {
-		tickets <- struct{}{}
-		all.Go(func() {
-			m.first[i], errs[i] = l.open(ctx)
-			<-tickets
+		all.Go(func() (err error) {
+			m.first[i], err = l.open(ctx)
+			return err
 		})
 	}
-	all.Wait()
-	err := cmp.Or(errs...)
+	err := all.Wait()
 	if err != nil {
 		m.close()
 	}

@@ -36,18 +36,14 @@ func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
 	r.Document = strictyaml.Read(f, LimitadorKind())
 	r.read()
 	c := new(Converted)
-	type domain struct {
-		name  string
-		nodes []ratelimit.Node
-	}
-	var domains []domain
+	var domains []ratelimit.Domain
 	for _, namespace := range r.namespaces {
 		trees := r.assign(r.limits[namespace])
 		nodes := r.nodes(trees)
 		if len(nodes) == 0 {
 			continue
 		}
-		domains = append(domains, domain{namespace, nodes})
+		domains = append(domains, ratelimit.Domain{Name: namespace, Descriptors: nodes})
 		for _, t := range trees {
 			if t.refused {
 				continue
@@ -59,9 +55,9 @@ func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
 	c.Problems = r.Problems()
 	for _, d := range domains {
 		var b strings.Builder
-		fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", scalar(d.name))
-		writeNodes(&b, d.nodes, "  ")
-		c.add(c.fileName(d.name), f.Name, b.String())
+		fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", scalar(d.Name))
+		writeNodes(&b, d.Descriptors, "  ")
+		c.add(c.fileName(d.Name), f.Name, b.String())
 	}
 	if len(domains) > 0 {
 		c.note("The window of a limit of Limitador begins with its first request. These limits use the default algorithm, " +

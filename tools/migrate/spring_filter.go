@@ -146,7 +146,7 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *SpringLimit {
 			"write its limit by hand: docs/migration/from-spring-cloud-gateway.md")
 		return nil
 	}
-	if other := find(args, "bucket4jratelimiter"); other != nil || hasPrefix(args, "bucket4j-rate-limiter.") {
+	if !find(args, "bucket4jratelimiter", "capacity").IsAbsent() {
 		s.Fail(v, "a limit of Bucket4j is not converted",
 			"write it by hand: capacity is `burst`, refillTokens is `requests_per_unit`, refillPeriod is the unit")
 		return nil
