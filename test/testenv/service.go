@@ -103,15 +103,13 @@ func Metric(t testing.TB, debugURL, name string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(body)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			v, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return v
-		}
+	text, ok := restOfLine(body, name+" ")
+	if !ok {
+		t.Fatalf("no metric %s", name)
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatalf("metric %s: %v", name, err)
+	}
+	return value
 }
