@@ -121,12 +121,7 @@ func writeFiles(dir string, files []strictyaml.File) error {
 		}
 	}
 	for _, f := range files {
-		out, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(f.Content)
-		if err = errors.Join(err, out.Close()); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Content, 0o644); err != nil {
 			return err
 		}
 	}

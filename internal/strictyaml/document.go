@@ -96,8 +96,7 @@ func (doc *Document) Problems() Problems {
 	return doc.problems
 }
 
-// maxProblems is how many errors, and how many warnings, of one file are reported. It bounds the work, because a line
-// can have megabytes.
+// maxProblems is how many errors, and how many warnings, of one file are reported. A line can have megabytes.
 const maxProblems = 500
 
 // fail adds an error at a place. It returns false, as readers do for a value that they cannot read.
@@ -163,8 +162,7 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	}
 }
 
-// absentKey is a required key that a map lacks. Problems reports it, unless Add has a mistake about it, which explains
-// more.
+// absentKey is a required key that a map lacks. Problems reports it, unless Add has a mistake about it.
 type absentKey struct {
 	in            *Value
 	name          string

@@ -29,8 +29,7 @@ type EnvoyProxy struct {
 // free port, which Listener returns.
 type Ports map[int]int
 
-// Envoy starts an Envoy with this bootstrap configuration (YAML) and ends it with the test. The admin interface
-// listens on a free port.
+// Envoy starts an Envoy with this bootstrap configuration (YAML), and an admin interface. It ends with the test.
 func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 	t.Helper()
 	dir := t.TempDir()

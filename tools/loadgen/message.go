@@ -61,8 +61,7 @@ func RateLimit(domain string, descriptors []*descriptorv3.RateLimitDescriptor) (
 	return m, err
 }
 
-// HTTPRequest is the request of a client that Envoy asks ext_authz about. Path and values of headers may contain
-// Placeholder.
+// HTTPRequest is the request that Envoy asks ext_authz about. Path and values of headers may contain Placeholder.
 type HTTPRequest struct {
 	Method, Host, Path string
 	Headers            map[string]string

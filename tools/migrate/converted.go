@@ -52,8 +52,7 @@ func (c *Converted) check() {
 	c.Problems = append(c.Problems, problems...)
 }
 
-// fileName returns a name for the rule file of a domain that no other file has. A name that begins with a dot would be
-// left out of a rule directory.
+// fileName returns a new name for the rule file of a domain. A rule directory ignores names that begin with a dot.
 func (c *Converted) fileName(domain string) string {
 	const longest = 100
 	name := strings.TrimLeft(safeName(domain, '-'), ".")

@@ -167,8 +167,7 @@ func (r *limitador) level(branches []branch, depth int, budget *int) (nodes []ra
 	return nodes
 }
 
-// compatible returns the branches that can be below one entry: either all of them read it, or none. It reports those
-// that cannot.
+// compatible returns the branches that can be below one entry: all of them read it, or none. It reports the others.
 func (r *limitador) compatible(key string, branches []branch) []branch {
 	read := slices.Contains(branches[0].reads, key)
 	return slices.DeleteFunc(branches, func(b branch) bool {

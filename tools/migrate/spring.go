@@ -147,8 +147,7 @@ func (s *spring) checkPaths() {
 	})
 }
 
-// passesBy reports whether a route without a limit must have a rule without one, because the pattern of another route
-// matches its path.
+// passesBy reports whether a route needs a rule without a limit, because the pattern of another route matches its path.
 func (s *spring) passesBy(r *SpringRoute) bool {
 	return !r.Limited() && slices.ContainsFunc(s.routes, func(other *SpringRoute) bool {
 		return other.Limited() && descriptors.Match(other.text, r.text)

@@ -115,8 +115,7 @@ func (s *spring) defaultLimiter() *SpringLimit {
 	return l
 }
 
-// filters returns the limiter of a list of filters and the number of limiters in it. id is the name of the route in
-// `redis-rate-limiter.config`.
+// filters returns a limiter of a list of filters, and their number. id names the route in `redis-rate-limiter.config`.
 func (s *spring) filters(list *strictyaml.Value, id string) (l *SpringLimit, count int) {
 	for _, v := range list.Items() {
 		name, shortcut := v.Text(), false

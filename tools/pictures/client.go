@@ -26,8 +26,7 @@ type history struct {
 // level is the used part of the limit at a time, in grains.
 type level struct{ at, used int64 }
 
-// simulate sends the client's requests. It reads the bucket right before each second, at that second, and after the
-// request.
+// simulate sends the client's requests. It reads the bucket right before each second, at it, and after the request.
 func simulate(algorithm bucket.Algorithm) history {
 	limit := bucket.Limit{Algorithm: algorithm, Requests: perMinute * grain, Burst: perMinute * grain, Window: 60 * second}
 	var state bucket.State

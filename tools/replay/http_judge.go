@@ -62,8 +62,7 @@ func (j *httpJudge) compare(number int, r *HTTPRequest, older, newer httpAnswer)
 	return found
 }
 
-// refusal returns the row that lists different statuses of two refusals, or a refusal of a request that has no key for
-// Spring.
+// refusal returns the row that lists different statuses of two refusals, or a refusal because of a missing key.
 func (j *httpJudge) refusal(route *migrate.SpringRoute, older, newer *httpAnswer) compatibility.Row {
 	noKey := route.Limited() && !older.has() && !j.gateway.NoHeaders && !j.gateway.Renamed
 	switch {

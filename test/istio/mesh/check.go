@@ -187,8 +187,7 @@ func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) [
 	return all
 }
 
-// blame finds the object that causes a problem: without it, the problem does not exist. If there is no such object,
-// the error names none.
+// blame names the object, if there is one, without which a problem does not exist.
 func (m *Mesh) blame(problem string) error {
 	var cause string
 	m.without(func(o Object, _ int, name string, rest []config.Config) {

@@ -1,5 +1,4 @@
-// Package figures has the results of `make bench`: the values of their rows, and the tables of docs/performance.md that
-// show them.
+// Package figures has the results of `make bench`, and the tables of docs/performance.md that show them.
 package figures
 
 import (
