@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -128,9 +127,8 @@ func (s *stage) versions(ctx context.Context) string {
 		if err != nil { // Redis may run elsewhere
 			continue
 		}
-		first := bufio.NewScanner(strings.NewReader(string(out)))
-		first.Scan()
-		line, _, _ := strings.Cut(strings.Replace(first.Text(), "Redis server v=", "Redis ", 1), " sha=")
+		line, _, _ := strings.Cut(string(out), "\n")
+		line, _, _ = strings.Cut(strings.Replace(line, "Redis server v=", "Redis ", 1), " sha=")
 		parts = append(parts, line)
 	}
 	return strings.Join(append(parts, time.Now().UTC().Format(time.DateOnly)), ", ")

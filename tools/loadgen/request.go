@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,14 +29,9 @@ type request struct {
 
 // hear reads headers or trailers.
 func (r *request) hear(m meaning) {
-	if m.http != "" {
-		r.http = m.http
-	}
+	r.http, r.reason = cmp.Or(m.http, r.http), cmp.Or(m.reason, r.reason)
 	if m.status != noStatus {
 		r.status = m.status
-	}
-	if m.reason != "" {
-		r.reason = m.reason
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *Converted) check() {
 // fileName returns a new name for the rule file of a domain. A rule directory ignores names that begin with a dot.
 func (c *Converted) fileName(domain string) string {
 	const longest = 100
-	name := strings.TrimLeft(safeName(domain, '-'), ".")
+	name := strings.TrimLeft(unusual.ReplaceAllString(domain, "-"), ".")
 	name = cmp.Or(name[:min(len(name), longest)], "rules")
 	if c.names == nil {
 		c.names = map[string]bool{}

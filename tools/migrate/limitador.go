@@ -121,7 +121,7 @@ func (r *limitador) limit(v *strictyaml.Value) *limit {
 	l := &limit{at: v, equal: map[string]string{}, descriptor: -1}
 	r.failed = false // all mistakes of a limit are reported
 	l.namespace = r.text(v, at, "namespace", true)
-	l.name = safeName(r.text(v, at, "name", false), '_')
+	l.name = unusual.ReplaceAllString(r.text(v, at, "name", false), "_")
 	if name := at["name"]; l.name != name.Text() {
 		r.Warn(name, "the name becomes "+suggest.Quoted(l.name)+", because headers name the limit")
 	}

@@ -75,8 +75,8 @@ func (s *spring) nodes() (nodes []ratelimit.Node) {
 		default:
 			spec := r.spec()
 			n.Descriptors = []ratelimit.Node{{Key: r.Key.Entry, Limits: []ratelimit.Limit{{
-				Unit: spec.Unit, Requests: &spec.Requests, Algorithm: spec.Algorithm, Burst: spec.Burst, Name: safeName(r.ID, '_'),
-				Position: s.At(r.filter),
+				Unit: spec.Unit, Requests: &spec.Requests, Algorithm: spec.Algorithm, Burst: spec.Burst,
+				Name: unusual.ReplaceAllString(r.ID, "_"), Position: s.At(r.filter),
 			}}}}
 		}
 		nodes = append(nodes, n)

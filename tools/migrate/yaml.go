@@ -81,12 +81,5 @@ func comment(text string) string {
 	}, text)
 }
 
-// safeName returns a name that every header and every file can have, with a replacement for other characters.
-func safeName(name string, replacement rune) string {
-	return strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c) {
-			return c
-		}
-		return replacement
-	}, name)
-}
+// unusual is a character that not every header and every file can have in a name.
+var unusual = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
