@@ -95,10 +95,7 @@ func onlyPatch(o Object, i int) part {
 // without calls f for each part, with its name and all objects without that part.
 func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Config)) {
 	for i, o := range m.Objects {
-		all := make([]config.Config, len(m.Objects))
-		for j := range m.Objects {
-			all[j] = m.Objects[j].Config
-		}
+		all := m.configs()
 		filter, ok := o.Spec.(*networking.EnvoyFilter)
 		if !ok {
 			f(o, 0, o.String(), slices.Delete(all, i, i+1))
