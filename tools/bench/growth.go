@@ -33,8 +33,12 @@ func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	}
 	rules := &contest{name: "rules", title: "Rules, one for each value of a key, in memory", axis: "rules"}
 	for n := 10; n <= 100_000; n *= 10 {
-		g := s.grown(n, []string{"rule"})
-		g.plan.Keys.Number, g.rules = n, n
+		root := filepath.Join(s.dir, "rules-"+strconv.Itoa(n))
+		if err := writeRules(filepath.Join(root, "rules"), n); err != nil {
+			return nil, err
+		}
+		g := s.grown(n, []string{"rule"}, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
+		g.plan.Keys.Number = n
 		rules.rows = append(rules.rows, &g.row)
 	}
 	cert, key, config, err := certificate(ctx, s.dir)
@@ -71,7 +75,6 @@ type grown struct {
 	server *server
 	fill   bool // send each key once before
 	idle   bool // measure connections without requests before
-	rules  int  // a rule for each of so many values; 0: the rules of all series
 }
 
 func (s *stage) grown(value int, keys []string, env ...string) *grown {
@@ -89,15 +92,7 @@ func (s *stage) grown(value int, keys []string, env ...string) *grown {
 // start starts the server and brings it into the state of the row.
 func (g *grown) start(ctx context.Context) (err error) {
 	scene := g.stage.scenes[0]
-	env := scene.env(g.env...)
-	if g.rules > 0 {
-		root := filepath.Join(g.stage.dir, "rules-"+strconv.Itoa(g.rules))
-		if err := writeRules(filepath.Join(root, "rules"), g.rules); err != nil {
-			return err
-		}
-		env = append(env, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
-	}
-	if g.server, err = g.stage.startService(ctx, scene.binary, env); err != nil {
+	if g.server, err = g.stage.startService(ctx, scene.binary, scene.env(g.env...)); err != nil {
 		return err
 	}
 	g.plan.Address = g.server.address

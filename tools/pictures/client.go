@@ -1,6 +1,10 @@
 package main
 
-import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+import (
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
 
 // The client of the picture is that of the table in docs/algorithms.md. Its limit is 5 a minute; it sends one request a
 // second from 0:50 to 2:04, and none before.
@@ -65,10 +69,7 @@ func simulate(algorithm bucket.Algorithm) history {
 func most(times []int64, length int64) int {
 	n := 0
 	for i := range times {
-		j := i
-		for j < len(times) && times[j] < times[i]+length {
-			j++
-		}
+		j, _ := slices.BinarySearch(times, times[i]+length)
 		n = max(n, j-i)
 	}
 	return n
