@@ -24,9 +24,8 @@ type EnvoyProxy struct {
 	t testing.TB
 }
 
-// Ports maps the ports of a configuration to those of a test. Every `port_value: <key>` becomes `port_value:
-// <value>`, and every `"portValue": <key>` of JSON becomes `"portValue": <value>`. A listener with port 0 takes a
-// free port, which Listener returns.
+// Ports maps the ports of a configuration, after `port_value:` or in JSON after `"portValue":`, to those of a test. A
+// listener with port 0 takes a free port, which Listener returns.
 type Ports map[int]int
 
 // Envoy starts an Envoy with this bootstrap configuration (YAML), and an admin interface. It ends with the test.

@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
-// growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server of
-// its own, with the default transport.
+// growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server.
 func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	keysInMemory := &contest{name: "keys-memory", title: "Keys, all of them with a bucket in memory", axis: "keys"}
 	keysInRedis := &contest{name: "keys-redis", title: "Keys, all of them with a bucket in Redis", axis: "keys"}

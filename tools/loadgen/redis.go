@@ -49,8 +49,7 @@ func (m *RedisMeter) Cost(ctx context.Context, n int64) (*RedisCost, error) {
 // Close closes the connection.
 func (m *RedisMeter) Close() { _ = m.client.Close() } // no command is in flight
 
-// RedisOptions reads Plan.Redis: host:port, or a URL. Its error has no part of the text, and no error of the library,
-// which might.
+// RedisOptions reads Plan.Redis: host:port, or a URL. Its error has no part of the text, unlike that of the library.
 func RedisOptions(text string) (*redis.Options, error) {
 	if !strings.Contains(text, "://") {
 		return &redis.Options{Addr: text}, nil

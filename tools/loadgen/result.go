@@ -63,8 +63,7 @@ type ServerCost struct {
 	Memory int64 `json:"memory"`
 }
 
-// cost returns what the processes have used since they had used so much, for each of n requests. It returns nil if that
-// is unknown.
+// cost returns what the processes have used for each of n requests, after what was used before. nil is unknown.
 func (l *listener) cost(before time.Duration, n int64) *ServerCost {
 	used, err := l.cpu()
 	if err != nil {

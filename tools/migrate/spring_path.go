@@ -22,8 +22,7 @@ type SpringPath struct {
 	paths      *regexp.Regexp
 }
 
-// predicates reads the predicates of a route: one path, and methods. Those of a route without a limit only cause
-// warnings, because no limit is lost.
+// predicates reads the predicates of a route: one path, and methods. Without a limit, their mistakes are warnings.
 func (s *spring) predicates(r *SpringRoute, list *strictyaml.Value, limited bool) bool {
 	fail := func(at *strictyaml.Value, message, hint string) bool {
 		if limited {

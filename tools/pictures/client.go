@@ -6,8 +6,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// The client of the picture is that of the table in docs/algorithms.md. Its limit is 5 a minute; it sends one request a
-// second from 0:50 to 2:04, and none before.
+// The client is that of the table in docs/algorithms.md: 5 requests a minute, and one a second from 0:50 to 2:04.
 const (
 	perMinute         = 5
 	firstTry, lastTry = 50, 124 // s

@@ -19,8 +19,7 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	// Old and New are the addresses of rate limit services, host:port or unix:PATH, or those of gateways, http://host:port
-	// or https://host:port.
+	// Old and New are the addresses of rate limit services, host:port or unix:PATH, or the URLs of gateways.
 	Old, New string
 	// Progress receives the number of requests that were sent to both. Optional.
 	Progress func(sent int)
