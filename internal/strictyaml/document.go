@@ -77,10 +77,7 @@ func (doc *Document) At(v *Value) string { return doc.position(v.at) }
 
 // FailAtEnd adds an error at the last line that has text.
 func (doc *Document) FailAtEnd(message string, hints ...string) {
-	line := len(doc.lines)
-	for line > 1 && doc.lines[line-1] == "" {
-		line--
-	}
+	line := strings.Count(strings.TrimRight(doc.text, "\n"), "\n") + 1
 	doc.fail(place{line: line, column: 1}, message, hints...)
 }
 
