@@ -105,9 +105,9 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 		return command.Usage("--address %w", err)
 	}
 	if f.plan.Redis != "" {
-		address, err := loadgen.RedisAddress(f.plan.Redis)
-		if err == nil {
-			err = replay.CheckAddress(address, f.remote)
+		o, err := loadgen.RedisOptions(f.plan.Redis)
+		if err == nil && o.Network != "unix" {
+			err = replay.CheckAddress(o.Addr, f.remote)
 		}
 		if err != nil {
 			return command.Usage("--redis %w", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
@@ -12,7 +13,7 @@ import (
 func (p *program) printBench(r *loadgen.Result) error {
 	w := tabwriter.NewWriter(p.Stdout, 0, 0, 3, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	load := fmt.Sprintf("%s in flight", plural(r.InFlight, "request"))
+	load := fmt.Sprintf("%s in flight", suggest.Counted(r.InFlight, "request"))
 	if r.Rate > 0 {
 		load = fmt.Sprintf("%s requests/s", loadgen.Thousands(r.Rate))
 	}
@@ -20,7 +21,7 @@ func (p *program) printBench(r *loadgen.Result) error {
 	if r.Interrupted {
 		took += ", interrupted"
 	}
-	row("load", "%s, %s over %s, keys %s, headers of %s", took, load, plural(r.Connections, "connection"), r.Keys,
+	row("load", "%s, %s over %s, keys %s, headers of %s", took, load, suggest.Counted(r.Connections, "connection"), r.Keys,
 		r.Client)
 	if r.Warning != "" {
 		row("warning", "%s", r.Warning)
@@ -62,11 +63,4 @@ func micros(us float64) string {
 		return fmt.Sprintf("%.3g ms", us/1e3)
 	}
 	return fmt.Sprintf("%.3g µs", us)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return loadgen.Thousands(n) + " " + noun + "s"
 }

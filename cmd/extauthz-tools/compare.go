@@ -67,13 +67,8 @@ The variables of --env-file and --env are those of extauthz: COMPATIBILITY decid
 			}
 		}
 		generate := func() ([]*replay.Request, error) { return replay.Generate(m.set.Domains, sampleWord()), nil }
-		return compareSample(c.Context(), p, s, m.Problems, replay.Read, generate, func(ctx context.Context,
-			requests []*replay.Request, progress func(sent int),
-		) (*replay.Report, error) {
-			return replay.Compare(ctx, replay.Config{
-				Old: s.old, New: s.new, Domains: m.set.Domains, Strict: m.strict, Progress: progress,
-			}, requests)
-		})
+		return compareSample(c.Context(), p, s, m.Problems, replay.Read, generate, replay.Compare,
+			replay.Config{Domains: m.set.Domains, Strict: m.strict})
 	}
 	return c
 }
@@ -134,12 +129,8 @@ The sample is made from the routes, or read from --requests, with lines such as
 			}
 			return requests, err
 		}
-		return compareSample(c.Context(), p, s, converted.Problems, read, generate, func(ctx context.Context,
-			requests []*replay.HTTPRequest, progress func(sent int),
-		) (*replay.Report, error) {
-			return replay.CompareHTTP(ctx, replay.HTTPConfig{Old: s.old, New: s.new, Gateway: gateway, Progress: progress},
-				requests)
-		})
+		return compareSample(c.Context(), p, s, converted.Problems, read, generate, replay.CompareHTTP,
+			replay.Config{Gateway: gateway})
 	}
 	return c
 }
@@ -200,7 +191,7 @@ func sampleWord() string { return "migrate-" + strings.ToLower(rand.Text()[:8]) 
 // the progress. The problems are those of the rules or routes from which the sample is made.
 func compareSample[R any](ctx context.Context, p *program, s *services, problems rules.Problems,
 	read func(string, io.Reader) ([]R, error), generate func() ([]R, error),
-	compare func(ctx context.Context, requests []R, progress func(sent int)) (*replay.Report, error),
+	compare func(context.Context, replay.Config, []R) (*replay.Report, error), cfg replay.Config,
 ) error {
 	requests, err := sample(s.requests, read, generate)
 	if err != nil {
@@ -216,12 +207,14 @@ func compareSample[R any](ctx context.Context, p *program, s *services, problems
 		defer cancel()
 		const pause = 2 * time.Second // between two lines about the progress
 		last := time.Now()
-		c.Report, err = compare(ctx, requests, func(sent int) {
+		cfg.Old, cfg.New = s.old, s.new
+		cfg.Progress = func(sent int) {
 			if time.Since(last) >= pause {
 				last = time.Now()
 				fmt.Fprintf(p.Stderr, "compared %d of %d requests\n", sent, len(requests))
 			}
-		})
+		}
+		c.Report, err = compare(ctx, cfg, requests)
 	}
 	if err != nil {
 		c.Error = err.Error()

@@ -55,12 +55,9 @@ type convertedFile struct {
 
 // conversionResult is the result of a conversion as -o json prints it.
 type conversionResult struct {
-	OK       bool                `json:"ok"` // everything was converted
-	Files    []convertedFile     `json:"files"`
-	Settings []string            `json:"settings,omitempty"`
-	Routes   string              `json:"envoy_routes,omitempty"`
-	Notes    []string            `json:"notes,omitempty"`
-	Problems strictyaml.Problems `json:"problems"`
+	OK    bool            `json:"ok"` // everything was converted
+	Files []convertedFile `json:"files"`
+	*migrate.Converted
 }
 
 // finish writes or prints what was converted. It returns command.ErrReported if a part could not be converted.
@@ -72,8 +69,8 @@ func (p *program) finish(c *migrate.Converted, flags conversion) error {
 		}
 	}
 	if flags.output.Word == "json" {
-		result := conversionResult{OK: ok, Files: []convertedFile{}, Settings: c.Settings, Routes: c.Routes, Notes: c.Notes,
-			Problems: append(strictyaml.Problems{}, c.Problems...)}
+		result := conversionResult{OK: ok, Files: []convertedFile{}, Converted: c}
+		c.Problems = append(strictyaml.Problems{}, c.Problems...) // an empty list, not null
 		for _, f := range c.Files {
 			result.Files = append(result.Files, convertedFile{f.Name, string(f.Content)})
 		}
@@ -124,12 +121,7 @@ func writeFiles(dir string, files []strictyaml.File) error {
 		}
 	}
 	for _, f := range files {
-		out, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(f.Content)
-		if err = errors.Join(err, out.Close()); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Content, 0o644); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/tools/migrate"
 )
 
 // fileWith writes a file and returns its path.
@@ -56,19 +57,21 @@ func TestMigrateWrites(t *testing.T) {
 
 // TestMigrateJSON prints the result of each subcommand as JSON.
 func TestMigrateJSON(t *testing.T) { // not parallel: the command sets the variables of the process
-	none := strictyaml.Problems{}
+	with := func(problems ...strictyaml.Problem) *migrate.Converted {
+		return &migrate.Converted{Problems: append(strictyaml.Problems{}, problems...)}
+	}
 	for _, c := range []struct {
 		args, stdin string
 		code        int
 		want        conversionResult
 	}{
-		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Problems: none, Files: []convertedFile{{
+		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Converted: with(), Files: []convertedFile{{
 			"shop.yaml", "# Converted from standard input by extauthz-tools migrate.\ndomain: shop\ndescriptors:\n" +
 				"  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 5 } # standard input:1\n"}}}},
-		{"limitador", "[]", 1, conversionResult{Files: []convertedFile{}, Problems: strictyaml.Problems{
-			{File: "standard input", Message: "the list has no limits"}}}},
+		{"limitador", "[]", 1, conversionResult{Files: []convertedFile{}, Converted: with(strictyaml.Problem{
+			File: "standard input", Message: "the list has no limits"})}},
 		{"spring", "spring.cloud.gateway.routes: []", 0, conversionResult{OK: true, Files: []convertedFile{},
-			Problems: strictyaml.Problems{}}},
+			Converted: with()}},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t, "migrate "+c.args+" -o json -", c.stdin, &stdout, &stderr)

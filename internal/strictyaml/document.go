@@ -77,10 +77,7 @@ func (doc *Document) At(v *Value) string { return doc.position(v.at) }
 
 // FailAtEnd adds an error at the last line that has text.
 func (doc *Document) FailAtEnd(message string, hints ...string) {
-	line := len(doc.lines)
-	for line > 1 && doc.lines[line-1] == "" {
-		line--
-	}
+	line := strings.Count(strings.TrimRight(doc.text, "\n"), "\n") + 1
 	doc.fail(place{line: line, column: 1}, message, hints...)
 }
 
@@ -96,8 +93,7 @@ func (doc *Document) Problems() Problems {
 	return doc.problems
 }
 
-// maxProblems is how many errors, and how many warnings, of one file are reported. It bounds the work, because a line
-// can have megabytes.
+// maxProblems is how many errors, and how many warnings, of one file are reported. A line can have megabytes.
 const maxProblems = 500
 
 // fail adds an error at a place. It returns false, as readers do for a value that they cannot read.
@@ -163,8 +159,7 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	}
 }
 
-// absentKey is a required key that a map lacks. Problems reports it, unless Add has a mistake about it, which explains
-// more.
+// absentKey is a required key that a map lacks. Problems reports it, unless Add has a mistake about it.
 type absentKey struct {
 	in            *Value
 	name          string

@@ -2,8 +2,7 @@ package strictyaml
 
 import "reflect"
 
-// Kind describes one kind of file: its names in messages and its limits of size. Everything else about YAML and its
-// mistakes is the same for all kinds.
+// Kind describes one kind of file: its names in messages and its limits of size.
 type Kind struct {
 	// Noun is the name of such a file.
 	Noun string

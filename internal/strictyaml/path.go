@@ -44,8 +44,7 @@ func (doc *Document) find(path string) spot {
 	return s
 }
 
-// step follows the first part of a path. It returns the value there (nil for none), the place of its key, and the rest
-// of the path.
+// step follows the first part of a path. It returns the value there (nil for none), its key's place, and the rest.
 func (v *Value) step(path string) (next *Value, key place, rest string) {
 	if index, ok := strings.CutPrefix(path, "["); ok && v.shape == list {
 		index, rest, _ = strings.Cut(index, "]")

@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// reader reads the value of a key, or an element of its list, into a Go value of its type. If it cannot, it reports the
-// problem and returns false.
+// reader reads the value of a key, or an element of its list, into a Go value. false means that it reported a problem.
 type reader func(d *decoder, f field, into reflect.Value) bool
 
 // name returns the name of a value in messages.

@@ -8,8 +8,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// parseBool reads a plain scalar as a bool of YAML 1.1, because envoyproxy/ratelimit reads its files so: yes and on are
-// bools there.
+// parseBool reads a plain scalar as a bool of YAML 1.1, as envoyproxy/ratelimit does: yes and on are bools there.
 func parseBool(text string) (b, ok bool) {
 	switch text {
 	case "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON":

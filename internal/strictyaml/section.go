@@ -43,8 +43,7 @@ type key struct {
 	below *section
 }
 
-// section returns the section for maps of a type. The maps are values of the key under, or elements of its list. under
-// is nil for the root map.
+// section returns the section for maps of a type below the key under, or in its list. under is nil for the root map.
 func (kind *Kind) section(t reflect.Type, under *key) *section {
 	name, belongs := "the top level of the file", "it belongs at the top level of the file"
 	if under != nil {

@@ -109,8 +109,7 @@ type treeReader struct {
 	full bool
 }
 
-// readTree returns the root of a file, a map or with Kind.List a list. If the file has none, it reports that and
-// returns nil.
+// readTree returns the root of a file, a map or with Kind.List a list. If there is none, it reports that.
 func readTree(doc *Document) *Value {
 	if !doc.checkText() {
 		return nil

@@ -39,8 +39,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate with one or more names, URIs or DNS names. It is valid for the given duration, and also for
-// a server on 127.0.0.1.
+// Issue makes a certificate with one or more URIs or DNS names. It is also valid for a server on 127.0.0.1.
 func (a *Authority) Issue(t testing.TB, name string, valid time.Duration, more ...string) tls.Certificate {
 	t.Helper()
 	var uris []*url.URL

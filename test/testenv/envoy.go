@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,13 +24,11 @@ type EnvoyProxy struct {
 	t testing.TB
 }
 
-// Ports maps the ports of a configuration to those of a test. Every `port_value: <key>` becomes `port_value:
-// <value>`, and every `"portValue": <key>` of JSON becomes `"portValue": <value>`. A listener with port 0 takes a
-// free port, which Listener returns.
+// Ports maps the ports of a configuration, after `port_value:` or in JSON after `"portValue":`, to those of a test. A
+// listener with port 0 takes a free port, which Listener returns.
 type Ports map[int]int
 
-// Envoy starts an Envoy with this bootstrap configuration (YAML) and ends it with the test. The admin interface
-// listens on a free port.
+// Envoy starts an Envoy with this bootstrap configuration (YAML), and an admin interface. It ends with the test.
 func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,55 +105,45 @@ var portValue = regexp.MustCompile(`((?:port_value|"portValue"):\s*)(\d+)`)
 // Listener returns the address of the listener with this name, as "127.0.0.1:<port>".
 func (e *EnvoyProxy) Listener(name string) string {
 	e.t.Helper()
-	var listeners struct {
-		Statuses []struct {
-			Name    string `json:"name"`
-			Address struct {
-				Socket struct {
-					Address string `json:"address"`
-					Port    int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
+	address, ok := e.admin("/listeners", name+"::")
+	if !ok {
+		e.t.Fatalf("Envoy has no listener %q", name)
 	}
-	e.adminJSON("/listeners?format=json", &listeners)
-	for _, l := range listeners.Statuses {
-		if l.Name == name {
-			return Loopback(l.Address.Socket.Port)
-		}
-	}
-	e.t.Fatalf("Envoy has no listener %q: %+v", name, listeners)
-	return ""
+	return Loopback(Port(e.t, address))
 }
 
 // Stat returns the value of a counter or gauge, and 0 for one that Envoy does not list yet.
 func (e *EnvoyProxy) Stat(name string) int {
 	e.t.Helper()
-	var stats struct {
-		Stats []struct {
-			Name  string `json:"name"`
-			Value int    `json:"value"`
-		} `json:"stats"`
+	text, ok := e.admin("/stats?filter="+url.QueryEscape("^"+regexp.QuoteMeta(name)+"$"), name+": ")
+	if !ok {
+		return 0
 	}
-	e.adminJSON("/stats?format=json&filter="+url.QueryEscape("^"+regexp.QuoteMeta(name)+"$"), &stats)
-	for _, s := range stats.Stats {
-		if s.Name == name {
-			return s.Value
-		}
+	value, err := strconv.Atoi(text)
+	if err != nil {
+		e.t.Fatalf("Envoy's statistic %s: %v", name, err)
 	}
-	return 0
+	return value
 }
 
-// adminJSON reads an answer of the admin interface as JSON.
-func (e *EnvoyProxy) adminJSON(path string, into any) {
+// admin returns the rest of the line of the admin interface that begins with a text.
+func (e *EnvoyProxy) admin(path, begin string) (rest string, ok bool) {
 	e.t.Helper()
 	body, err := get("http://" + e.Admin + path)
-	if err == nil {
-		err = json.Unmarshal(body, into)
-	}
 	if err != nil {
 		e.t.Fatalf("Envoy's admin interface: %v", err)
 	}
+	return restOfLine(body, begin)
+}
+
+// restOfLine returns the rest of the first line of a text that begins with another text.
+func restOfLine(text []byte, begin string) (rest string, ok bool) {
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), begin); ok {
+			return rest, true
+		}
+	}
+	return "", false
 }
 
 // get returns the body of a response with the status 200.

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Pass decides what becomes of data that one side of a connection has sent. It may wait. If it returns false, the
-// connection ends, and the data is lost.
+// Pass receives data that one side of a connection has sent. If it returns false, the connection ends without the data.
 type Pass func(data []byte) bool
 
 // Proxy passes TCP connections on to a server, and returns its address. connect is called for each connection, and

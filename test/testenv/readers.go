@@ -1,9 +1,11 @@
 package testenv
 
 import (
+	"math/bits"
 	"net/netip"
 	"net/url"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -75,42 +77,25 @@ func PathReaders() map[string]func(received string) (place string) {
 	}
 }
 
+var (
+	percent  = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+	percentU = regexp.MustCompile(`%[uU][0-9A-Fa-f]{4}`)
+)
+
 // decode decodes percent-encodings. Invalid ones stay as they are.
 func decode(p string) string {
-	var b strings.Builder
-	for len(p) > 0 {
-		if len(p) >= 3 && p[0] == '%' {
-			if c, err := url.PathUnescape(p[:3]); err == nil {
-				b.WriteString(c)
-				p = p[3:]
-				continue
-			}
-		}
-		b.WriteByte(p[0])
-		p = p[1:]
-	}
-	return b.String()
+	return percent.ReplaceAllStringFunc(p, func(encoded string) string {
+		c, _ := url.PathUnescape(encoded) // it is valid
+		return c
+	})
 }
 
 // decodeU decodes %u002e, as IIS and JavaScript's function unescape do.
 func decodeU(p string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(p, "%")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		p = after
-		if len(p) >= 5 && p[0]|0x20 == 'u' {
-			if c, err := strconv.ParseUint(p[1:5], 16, 32); err == nil {
-				b.WriteRune(rune(c))
-				p = p[5:]
-				continue
-			}
-		}
-		b.WriteByte('%')
-	}
+	return percentU.ReplaceAllStringFunc(p, func(encoded string) string {
+		c, _ := strconv.ParseUint(encoded[2:], 16, 32) // it is valid
+		return string(rune(c))
+	})
 }
 
 // dropInvisible removes spaces and invisible characters from segments that are dot segments or empty without them.
@@ -157,14 +142,8 @@ func lenientUTF8(p string) string {
 	var b []byte
 	for len(p) > 0 {
 		size, c := 1, rune(p[0])
-		for _, lead := range []struct {
-			first, bits rune
-			size        int
-		}{{0xfc, 0x01, 6}, {0xf8, 0x03, 5}, {0xf0, 0x07, 4}, {0xe0, 0x0f, 3}, {0xc0, 0x1f, 2}} {
-			if c >= lead.first {
-				size, c = min(lead.size, len(p)), c&lead.bits
-				break
-			}
+		if ones := min(bits.LeadingZeros8(^p[0]), 6); ones > 1 { // the first byte of a sequence
+			size, c = min(ones, len(p)), c&(0x7f>>ones)
 		}
 		for _, next := range []byte(p[1:size]) {
 			c = c<<6 | rune(next&0x3f)

@@ -27,8 +27,7 @@ type RedisServer struct {
 // FreePortArg stands for a free port in the command line of a server.
 const FreePortArg = "a free port"
 
-// Redis starts a redis-server and ends it with the test. The args override its command line, as in
-// Redis(t, "--maxmemory", "10mb").
+// Redis starts a redis-server and ends it with the test. The args override its command line: "--maxmemory", "10mb".
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	port := FreePort(t)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// RoundTrip makes a request and returns the response with its whole body and its trailers. It follows no redirect.
-// The test fails if there is no response.
+// RoundTrip makes a request and returns the response with its body and its trailers, or fails the test without one.
 func RoundTrip(t testing.TB, transport http.RoundTripper, req *http.Request) (*http.Response, string) {
 	t.Helper()
 	resp, err := transport.RoundTrip(req)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// RulesRoot makes a RUNTIME_ROOT with one rule file. The file has a limit for the request of rls.Example: the domain
-// sample and the key api_key.
+// RulesRoot makes a RUNTIME_ROOT with one rule file, which limits rls.Example: the domain sample and the key api_key.
 func RulesRoot(t testing.TB) string {
 	t.Helper()
 	return RulesRootWith(t, "domain: sample\n"+

@@ -49,9 +49,8 @@ type RunningService struct {
 	GRPCPort, HTTPPort, DebugPort int
 }
 
-// Service starts extauthz, the binary of Build, with the given environment variables (NAME=value). It does not
-// pass on those of the test. At the end of the test it terminates the service; the test fails unless the exit status
-// is 0.
+// Service starts extauthz, the binary of Build, with the given environment variables (NAME=value) only. At the end of
+// the test it terminates the service; the test fails unless the exit status is 0.
 func Service(t testing.TB, binary string, environment ...string) *RunningService {
 	t.Helper()
 	return ServiceIn(t, "", binary, environment...)
@@ -95,23 +94,20 @@ func ServiceIn(t testing.TB, dir, binary string, environment ...string) *Running
 	return s
 }
 
-// Metric returns the value of a metric of the service whose debug port has this base URL. The name includes labels, if
-// any.
+// Metric returns the value of a metric, whose name includes labels, of the service whose debug port has this base URL.
 func Metric(t testing.TB, debugURL, name string) float64 {
 	t.Helper()
 	body, err := get(debugURL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(body)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			v, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return v
-		}
+	text, ok := restOfLine(body, name+" ")
+	if !ok {
+		t.Fatalf("no metric %s", name)
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatalf("metric %s: %v", name, err)
+	}
+	return value
 }

@@ -2,8 +2,7 @@ package testenv
 
 import "os"
 
-// SoakVariable is the environment variable that `make soak` sets: how long TestSoak goes on, as in 30m. If it is set,
-// random walks take their long form.
+// SoakVariable is how long TestSoak goes on, as in 30m. `make soak` sets it: random walks then take their long form.
 const SoakVariable = "SOAK"
 
 // Steps returns the length of a random walk, or of another test that repeats itself: short, or long if SOAK is set.

@@ -58,8 +58,7 @@ func reserve(t testing.TB, port int) bool {
 // Loopback returns the address "127.0.0.1:<port>".
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Eventually waits until cond returns nil. After two minutes it fails the test with the last error of cond; what
-// names the condition in that message.
+// Eventually waits until cond returns nil. After two minutes it fails the test with what, and the last error of cond.
 func Eventually(t testing.TB, cond func() error, what string) {
 	t.Helper()
 	if err := await(nil, cond); err != nil {
@@ -109,8 +108,7 @@ func Binary(t testing.TB, name, override string) string {
 	return path
 }
 
-// RepoRoot returns the directory of the project's go.mod. It is above the working directory of each test, also of
-// tests in other modules of the repository.
+// RepoRoot returns the directory of the project's go.mod, also for tests in other modules of the repository.
 func RepoRoot(t testing.TB) string {
 	t.Helper()
 	root, err := repoRoot()

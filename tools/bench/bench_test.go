@@ -132,7 +132,7 @@ func TestPeer(t *testing.T) {
 	if err := s.addBuild(t.Context(), "", t.TempDir(), binary); err != nil {
 		t.Fatal(err)
 	}
-	peer, err := s.startService(t.Context(), binary, s.builds[0].scene.env("REDIS_URL="+s.redis))
+	peer, err := s.startService(t.Context(), binary, s.scenes[0].env("REDIS_URL="+s.redis))
 	if err != nil {
 		t.Fatal(err)
 	}

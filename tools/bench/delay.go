@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// delayed passes connections on to a server as a network does, whose round trip takes a time. It ends with ctx or the
-// process.
+// delayed passes connections on to a server, as a network with this round trip does. It ends with ctx.
 func delayed(ctx context.Context, server string, roundTrip time.Duration) (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -37,27 +37,20 @@ func envoySeries(ctx context.Context, s *stage) ([]*contest, error) {
 
 // startEnvoy starts an Envoy that calls a rate limit service.
 func (s *stage) startEnvoy(ctx context.Context, service string) (*server, error) {
-	address, front, err := addressOf()
+	upstream, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	_, upstream, err := addressOf()
+	host, servicePort, err := net.SplitHostPort(service)
 	if err != nil {
 		return nil, err
 	}
-	host, port, err := net.SplitHostPort(service)
-	if err != nil {
-		return nil, err
-	}
-	config := strings.NewReplacer("FRONT", front, "UPSTREAM", upstream, "HOST", host, "SERVICE", port).Replace(envoyConfig)
-	file := filepath.Join(s.dir, "envoy-"+front+".yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return nil, err
-	}
+	config := strings.NewReplacer("FRONT", port, "UPSTREAM", upstream, "HOST", host, "SERVICE", servicePort).
+		Replace(envoyConfig)
 	binary := filepath.Join(".tools", "bin", "envoy")
 	if _, err := os.Stat(binary); err != nil {
 		binary = "envoy"
 	}
-	return s.launch(ctx, address, nil, binary, "--config-path", file, "--concurrency", "1", "--disable-hot-restart",
+	return s.launch(ctx, nil, binary, "--config-yaml", config, "--concurrency", "1", "--disable-hot-restart",
 		"--log-level", "error")
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
-// growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server of
-// its own, with the transport that is the default unless -transport names one.
+// growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server.
 func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	keysInMemory := &contest{name: "keys-memory", title: "Keys, all of them with a bucket in memory", axis: "keys"}
 	keysInRedis := &contest{name: "keys-redis", title: "Keys, all of them with a bucket in Redis", axis: "keys"}
@@ -33,8 +32,12 @@ func growthSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	}
 	rules := &contest{name: "rules", title: "Rules, one for each value of a key, in memory", axis: "rules"}
 	for n := 10; n <= 100_000; n *= 10 {
-		g := s.grown(n, []string{"rule"})
-		g.plan.Keys.Number, g.rules = n, n
+		root := filepath.Join(s.dir, "rules-"+strconv.Itoa(n))
+		if err := writeRules(filepath.Join(root, "rules"), n); err != nil {
+			return nil, err
+		}
+		g := s.grown(n, []string{"rule"}, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
+		g.plan.Keys.Number = n
 		rules.rows = append(rules.rows, &g.row)
 	}
 	cert, key, config, err := certificate(ctx, s.dir)
@@ -71,7 +74,6 @@ type grown struct {
 	server *server
 	fill   bool // send each key once before
 	idle   bool // measure connections without requests before
-	rules  int  // a rule for each of so many values; 0: the rules of all series
 }
 
 func (s *stage) grown(value int, keys []string, env ...string) *grown {
@@ -88,19 +90,8 @@ func (s *stage) grown(value int, keys []string, env ...string) *grown {
 
 // start starts the server and brings it into the state of the row.
 func (g *grown) start(ctx context.Context) (err error) {
-	scene := g.stage.builds[0].scene
-	env := scene.env(g.env...)
-	if transport := g.stage.transport; transport != "" {
-		env = append(env, "GRPC_TRANSPORT="+transport)
-	}
-	if g.rules > 0 {
-		root := filepath.Join(g.stage.dir, "rules-"+strconv.Itoa(g.rules))
-		if err := writeRules(filepath.Join(root, "rules"), g.rules); err != nil {
-			return err
-		}
-		env = append(env, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
-	}
-	if g.server, err = g.stage.startService(ctx, scene.binary, env); err != nil {
+	scene := g.stage.scenes[0]
+	if g.server, err = g.stage.startService(ctx, scene.binary, scene.env(g.env...)); err != nil {
 		return err
 	}
 	g.plan.Address = g.server.address

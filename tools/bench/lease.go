@@ -15,10 +15,9 @@ descriptors:
   - {key: "50", rate_limit: {<<: *limit, lease: 50}}
 `
 
-// leaseSeries has one hot key with leases of several lengths: what they save while few requests are in flight. Redis is
-// on this machine, or a millisecond away.
+// leaseSeries has one hot key with leases of several lengths and few requests in flight, and Redis near or far.
 func leaseSeries(ctx context.Context, s *stage) ([]*contest, error) {
-	scene := s.builds[0].scene
+	scene := s.scenes[0]
 	if err := os.WriteFile(filepath.Join(scene.dir, "rules", "leases.yaml"), []byte(leaseRules), 0o644); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,6 @@ func main() {
 	flag.StringVar(&o.peerName, "peer-name", "the peer", "peer: the name of its rows, such as its version and settings")
 	flag.IntVar(&o.mostKeys, "most-keys", 1_000_000, "growth: the largest number of keys, of 1000 and more")
 	flag.IntVar(&o.mostConnections, "most-connections", 10_000, "growth: the largest number of connections, of 1 and more")
-	flag.StringVar(&o.transport, "transport", "", "growth: GRPC_TRANSPORT of the service; default: its own default")
 	flag.BoolVar(&o.write, "write", false, "write the results into docs/performance.md and tools/bench/figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,7 +47,7 @@ type options struct {
 	series                        string
 	rounds, inFlight, connections int
 	each                          time.Duration
-	redis, base, transport        string
+	redis, base                   string
 	peer, peerRedis, peerName     string
 	mostKeys, mostConnections     int
 	write                         bool

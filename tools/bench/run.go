@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -123,14 +122,13 @@ func machine() string {
 // versions returns those of the measured programs, and the day.
 func (s *stage) versions(ctx context.Context) string {
 	parts := []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
-	for _, command := range [][]string{{s.builds[0].scene.binary, "version"}, {"redis-server", "--version"}} {
+	for _, command := range [][]string{{s.scenes[0].binary, "version"}, {"redis-server", "--version"}} {
 		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
 		if err != nil { // Redis may run elsewhere
 			continue
 		}
-		first := bufio.NewScanner(strings.NewReader(string(out)))
-		first.Scan()
-		line, _, _ := strings.Cut(strings.Replace(first.Text(), "Redis server v=", "Redis ", 1), " sha=")
+		line, _, _ := strings.Cut(string(out), "\n")
+		line, _, _ = strings.Cut(strings.Replace(line, "Redis server v=", "Redis ", 1), " sha=")
 		parts = append(parts, line)
 	}
 	return strings.Join(append(parts, time.Now().UTC().Format(time.DateOnly)), ", ")

@@ -33,8 +33,9 @@ authz:
 
 const benchSecret = "API_KEY_SECRET=the-secret-of-the-benchmark"
 
-// scene has what the servers of one build need: the binary, rules, an API key and a token.
-type scene struct{ dir, binary, apiKey, token string }
+// scene has what the servers of one build need: the binary, rules, an API key and a token. suffix ends the names of the
+// rows of the build.
+type scene struct{ suffix, dir, binary, apiKey, token string }
 
 func newScene(ctx context.Context, dir, binary string) (*scene, error) {
 	s := &scene{dir: dir, binary: binary}

@@ -43,15 +43,6 @@ func mainSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	if err != nil {
 		return nil, err
 	}
-	collector, err := s.collector()
-	if err != nil {
-		return nil, err
-	}
-	spans, err := s.services(ctx, "in memory, a span for each tenth request", "", "TRACING_ENABLED=true",
-		"TRACING_SAMPLING_RATE=0.1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector)
-	if err != nil {
-		return nil, err
-	}
 	one := s.plan("", limit("user"))
 	memory := c.contest("memory", "ShouldRateLimit in memory", one, c.memory)
 	tuned, traced := one, one
@@ -59,7 +50,6 @@ func mainSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	memory.rows = append(memory.rows, &row{name: "empty handler, GOGC=800", measure: load(tuned)})
 	memory.rows = append(memory.rows, c.plain.rows(one)...)
 	memory.rows = append(memory.rows, group{"in memory, Envoy with tracing", "", c.memory.services}.rows(traced)...)
-	memory.rows = append(memory.rows, spans.rows(one)...)
 	redis := c.contest("redis", "ShouldRateLimit in Redis", one, c.shared)
 	redis.rows = append(redis.rows, &row{name: figures.Raw, measure: direct(s.redis, rawCalls())})
 	hotKey := s.plan("", limit("hot"))
@@ -82,9 +72,9 @@ func (c *cast) checks() *contest {
 	}
 	add("empty handler", c.empty.address, nil)
 	for _, s := range c.memory.services {
-		add("API key, one bucket"+s.name, s.address, map[string]string{"x-api-key": s.build.scene.apiKey})
+		add("API key, one bucket"+s.name, s.address, map[string]string{"x-api-key": s.scene.apiKey})
 		add("JWT, verified before, one bucket"+s.name, s.address,
-			map[string]string{"authorization": "Bearer " + s.build.scene.token})
+			map[string]string{"authorization": "Bearer " + s.scene.token})
 	}
 	return all
 }

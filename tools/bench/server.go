@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -62,52 +61,42 @@ func compile(ctx context.Context, binary string) error {
 	return nil
 }
 
-// addressOf returns a free loopback address, which the server takes.
-func addressOf() (address, port string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", err
-	}
-	return l.Addr().String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
-}
+// port stands for a free port in the environment and the arguments of a process.
+const port = "PORT_OF_PROCESS"
 
-// collector starts a collector of spans that discards them, and returns its address. It ends with the stage.
-func (s *stage) collector() (address string, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// freePort returns a free port of loopback, which the server takes.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	s.spans = &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	})}
-	go func() { _ = s.spans.Serve(listener) }() // until stop closes it
-	return listener.Addr().String(), nil
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
 }
 
 // startRedis starts a Redis that keeps nothing on disk.
 func (s *stage) startRedis(ctx context.Context) (*server, error) {
-	address, port, err := addressOf()
-	if err != nil {
-		return nil, err
-	}
-	return s.launch(ctx, address, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
+	return s.launch(ctx, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--loglevel", "warning")
 }
 
 // startService starts a build of the service.
 func (s *stage) startService(ctx context.Context, binary string, env []string) (*server, error) {
-	address, port, err := addressOf()
-	if err != nil {
-		return nil, err
-	}
 	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port, "PORT=0", "DEBUG_PORT=0")
-	return s.launch(ctx, address, env, binary)
+	return s.launch(ctx, env, binary)
 }
 
 // launch starts a process, which ends with the stage, and waits until it accepts connections.
-func (s *stage) launch(ctx context.Context, address string, env []string, command string, args ...string,
-) (*server, error) {
-	one := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
+func (s *stage) launch(ctx context.Context, env []string, command string, args ...string) (*server, error) {
+	free, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	for _, texts := range [][]string{env, args} {
+		for i := range texts {
+			texts[i] = strings.ReplaceAll(texts[i], port, free)
+		}
+	}
+	one := &server{address: net.JoinHostPort("127.0.0.1", free), cmd: exec.CommandContext(ctx, command, args...)}
 	one.cmd.Env, one.cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	endWithUs(one.cmd)
 	if err := one.cmd.Start(); err != nil {
@@ -116,12 +105,12 @@ func (s *stage) launch(ctx context.Context, address string, env []string, comman
 	s.servers = append(s.servers, one)
 	const patience = time.Minute // 100,000 rules take some seconds
 	for deadline := time.Now().Add(patience); ; {
-		conn, err := net.Dial("tcp", address)
+		conn, err := net.Dial("tcp", one.address)
 		if err == nil {
 			return one, conn.Close()
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, fmt.Errorf("%s does not listen on %s: %w", command, address, err)
+			return nil, fmt.Errorf("%s does not listen on %s: %w", command, one.address, err)
 		}
 		<-time.After(10 * time.Millisecond)
 	}

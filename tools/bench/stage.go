@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -20,14 +19,7 @@ type stage struct {
 	options
 	dir     string
 	servers []*server
-	builds  []build
-	spans   *http.Server // the collector, nil for none
-}
-
-// build is a build of the service: this one, and the base if there is one.
-type build struct {
-	suffix string // of the names of its rows
-	scene  *scene
+	scenes  []*scene // of this build, and of the base if there is one
 }
 
 // ofBase is the suffix of the names of the rows of the base.
@@ -67,16 +59,14 @@ func (s *stage) addBuild(ctx context.Context, suffix, dir, binary string) error 
 	if err != nil {
 		return err
 	}
-	s.builds = append(s.builds, build{suffix, scene})
+	scene.suffix = suffix
+	s.scenes = append(s.scenes, scene)
 	return nil
 }
 
 func (s *stage) stop() {
 	for _, one := range s.servers {
 		one.stop()
-	}
-	if s.spans != nil {
-		_ = s.spans.Close() // it has nothing left to do
 	}
 }
 
@@ -86,17 +76,13 @@ func (s *stage) empty(ctx context.Context, env ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, _, err := addressOf()
-	if err != nil {
-		return nil, err
-	}
-	return s.launch(ctx, address, env, self, emptyServer, address)
+	return s.launch(ctx, env, self, emptyServer, "127.0.0.1:"+port)
 }
 
 // service is a running build of the service.
 type service struct {
 	*server
-	build build
+	scene *scene
 	// name has the transport and the build.
 	name string
 }
@@ -113,9 +99,9 @@ func (s *stage) services(ctx context.Context, name, redis string, env ...string)
 	if redis != "" {
 		env = append(env, "REDIS_URL="+redis, "REDIS_TIMEOUT=1s")
 	}
-	for _, b := range s.builds {
+	for _, b := range s.scenes {
 		for _, transport := range transports {
-			one, err := s.startService(ctx, b.scene.binary, append(b.scene.env(env...), "GRPC_TRANSPORT="+transport))
+			one, err := s.startService(ctx, b.binary, append(b.env(env...), "GRPC_TRANSPORT="+transport))
 			if err != nil {
 				return g, err
 			}

@@ -2,8 +2,7 @@ package loadgen
 
 import "strconv"
 
-// Client is the kind of client whose header blocks the requests have, by its name. It decides what a server has to
-// decode.
+// Client is the kind of client whose header blocks the requests have: it decides what a server has to decode.
 type Client string
 
 // The kinds of clients.

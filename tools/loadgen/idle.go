@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// IdleMemory opens the connections of a plan, sends no requests, and returns how much resident memory the server uses
-// for each connection, in bytes.
+// IdleMemory opens the connections of a plan without requests. It returns the server's memory for each, in bytes.
 func IdleMemory(ctx context.Context, p Plan) (float64, error) {
 	if err := p.Check(); err != nil {
 		return 0, err

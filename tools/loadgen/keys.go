@@ -14,16 +14,16 @@ type Keys struct {
 	Number int
 }
 
-// Distribution is how often each key occurs.
-type Distribution uint8
+// Distribution is how often each key occurs, by its name.
+type Distribution string
 
 // The distributions of keys.
 const (
-	Uniform Distribution = iota
+	Uniform Distribution = "uniform"
 	// Zipf draws key k with a probability that falls as k^-1.1: few keys are hot, most are rare.
-	Zipf
+	Zipf Distribution = "zipf"
 	// Sequence sends each key once, and then again from the first one, on each connection.
-	Sequence
+	Sequence Distribution = "sequence"
 )
 
 // MostKeys is how many keys keyDigits can tell apart.
@@ -41,26 +41,19 @@ func ParseKeys(text string) (Keys, error) {
 	}
 	name, number, _ := strings.Cut(text, ":")
 	n, err := strconv.Atoi(number)
-	if (name != "uniform" && name != "zipf") || err != nil || n < 1 || n > MostKeys {
+	k := Keys{Distribution(name), n}
+	if (k.Distribution != Uniform && k.Distribution != Zipf) || err != nil || n < 1 || n > MostKeys {
 		return Keys{}, fmt.Errorf("want uniform:N, zipf:N or one, with N from 1 to %d", MostKeys)
 	}
-	if name == "zipf" && n > 1 {
-		return Keys{Zipf, n}, nil
-	}
-	return Keys{Uniform, n}, nil
+	return k, nil
 }
 
 // String returns the text that ParseKeys reads.
 func (k Keys) String() string {
-	switch {
-	case k.Number == 1:
+	if k.Number == 1 {
 		return "one"
-	case k.Distribution == Zipf:
-		return "zipf:" + strconv.Itoa(k.Number)
-	case k.Distribution == Sequence:
-		return "sequence:" + strconv.Itoa(k.Number)
 	}
-	return "uniform:" + strconv.Itoa(k.Number)
+	return string(k.Distribution) + ":" + strconv.Itoa(k.Number)
 }
 
 // draw returns a function that draws keys, for one goroutine.

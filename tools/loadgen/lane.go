@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -138,12 +139,10 @@ func (l *lane) keep(ctx context.Context, s *session) {
 }
 
 func sleep(ctx context.Context, d time.Duration) (passed bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }
@@ -195,26 +194,21 @@ func (p *Plan) dial(ctx context.Context) (net.Conn, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, address = "unix", path
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil || p.TLS == nil {
-		return conn, err
+	if p.TLS == nil {
+		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	cfg := p.TLS.Clone()
 	cfg.NextProtos = []string{"h2"}
-	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(p.authority())
-		if cfg.ServerName == "" {
-			cfg.ServerName = p.authority()
-		}
+	if network == "unix" {
+		cfg.ServerName = cmp.Or(cfg.ServerName, p.authority())
 	}
-	secured := tls.Client(conn, cfg)
-	err = secured.HandshakeContext(ctx)
-	if err == nil && secured.ConnectionState().NegotiatedProtocol != "h2" {
-		err = errors.New("the server does not offer HTTP/2 (ALPN h2)")
-	}
+	conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, network, address)
 	if err != nil {
-		_ = conn.Close() // the error is that of the handshake
 		return nil, err
 	}
-	return secured, nil
+	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != "h2" {
+		_ = conn.Close() // it is of no use
+		return nil, errors.New("the server does not offer HTTP/2 (ALPN h2)")
+	}
+	return conn, nil
 }

@@ -28,11 +28,10 @@ func (m *meaning) field(f hpack.HeaderField) {
 			m.http = f.Value
 		}
 	case "grpc-status":
-		n, err := strconv.Atoi(f.Value)
-		if err != nil {
-			n = int(codes.Unknown)
+		var err error
+		if m.status, err = strconv.Atoi(f.Value); err != nil {
+			m.status = int(codes.Unknown)
 		}
-		m.status = n
 	case "grpc-message":
 		m.reason = f.Value
 	}
@@ -68,23 +67,14 @@ func (m *meanings) read(block []byte) (meaning, error) {
 	m.current = meaning{status: noStatus}
 	_, err := m.decoder.Write(block)
 	err = errors.Join(err, m.decoder.Close())
-	const most = 4 // headers and trailers, and those of errors
+	const most = 4                                                    // headers and trailers, and those of errors
+	notAnIndex := func(b byte) bool { return b <= 0x80 || b == 0xff } // of one byte: RFC 7541, 6.1
 	switch {
 	case err != nil:
-	case !onlyIndexes(block):
+	case slices.ContainsFunc(block, notAnIndex):
 		m.known = m.known[:0]
 	case len(m.known) < most:
 		m.known = append(m.known, known{slices.Clone(block), m.current})
 	}
 	return m.current, err
-}
-
-// onlyIndexes reports whether a block has nothing but indexes of one byte (RFC 7541, 6.1).
-func onlyIndexes(block []byte) bool {
-	for _, b := range block {
-		if b <= 0x80 || b == 0xff {
-			return false
-		}
-	}
-	return true
 }

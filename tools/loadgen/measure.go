@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Run carries out a plan. It first sends one request alone; if that has no answer, the error names the reason. When ctx
@@ -45,16 +46,27 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err := m.open(ctx); err != nil {
 		return nil, err
 	}
-	cost, err := newMeter(ctx, p) // connections are open: handshakes are not measured
-	if err != nil {
-		m.close()
-		return nil, err
+	// Connections are open: the costs are those of requests, without handshakes.
+	server := findListener(p.Address)
+	used, _ := server.cpu() // cost finds the same error
+	var redis *RedisMeter
+	if p.Redis != "" {
+		var err error
+		if redis, err = NewRedisMeter(ctx, p.Redis, p.Timeout); err != nil {
+			m.close()
+			return nil, err
+		}
+		defer redis.Close()
 	}
-	defer cost.close()
 	m.run(ctx)
 	r := m.result()
 	r.Interrupted, r.Warning = ctx.Err() != nil, warning
-	cost.add(r)
+	if n := r.Total(); n > 0 {
+		r.Server = server.cost(used, n)
+		if redis != nil {
+			r.Redis, _ = redis.Cost(context.WithoutCancel(ctx), n) // nil if Redis has gone
+		}
+	}
 	return r, nil
 }
 
@@ -96,18 +108,15 @@ func newMeasurement(p Plan) *measurement {
 // open opens the first connection of each lane. If one cannot be opened, there is nothing to measure.
 func (m *measurement) open(ctx context.Context) error {
 	m.first = make([]*session, len(m.lanes))
-	errs := make([]error, len(m.lanes))
-	tickets := make(chan struct{}, 32) // handshakes at a time
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(32) // handshakes at a time
 	for i, l := range m.lanes {
-		tickets <- struct{}{}
-		all.Go(func() {
-			m.first[i], errs[i] = l.open(ctx)
-			<-tickets
+		all.Go(func() (err error) {
+			m.first[i], err = l.open(ctx)
+			return err
 		})
 	}
-	all.Wait()
-	err := cmp.Or(errs...)
+	err := all.Wait()
 	if err != nil {
 		m.close()
 	}

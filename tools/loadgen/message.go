@@ -61,8 +61,7 @@ func RateLimit(domain string, descriptors []*descriptorv3.RateLimitDescriptor) (
 	return m, err
 }
 
-// HTTPRequest is the request of a client that Envoy asks ext_authz about. Path and values of headers may contain
-// Placeholder.
+// HTTPRequest is the request that Envoy asks ext_authz about. Path and values of headers may contain Placeholder.
 type HTTPRequest struct {
 	Method, Host, Path string
 	Headers            map[string]string
@@ -118,7 +117,7 @@ func encode(path string, req proto.Message, allows func([]byte) (bool, error)) (
 
 // withinLimit reads the overall code of a RateLimitResponse.
 func withinLimit(answer []byte) (bool, error) {
-	code, err := varint(answer, 1)
+	code, err := number(answer)
 	switch rlsv3.RateLimitResponse_Code(code) {
 	case rlsv3.RateLimitResponse_OK:
 		return true, err
@@ -130,40 +129,33 @@ func withinLimit(answer []byte) (bool, error) {
 
 // allowedByCheck reads the status of a CheckResponse. Envoy takes an answer without one for an OK.
 func allowedByCheck(answer []byte) (bool, error) {
-	status, err := fieldOf(answer, 1, protowire.BytesType)
-	if err != nil || status == nil {
-		return err == nil, err
+	value, err := first(answer, protowire.BytesType)
+	if err != nil {
+		return false, err
 	}
-	status, _ = protowire.ConsumeBytes(status)
-	code, err := varint(status, 1)
+	status, _ := protowire.ConsumeBytes(value) // nil without a value
+	code, err := number(status)
 	return code == 0, err
 }
 
-// varint returns the value of a number in a message, 0 if it is missing.
-func varint(message []byte, number protowire.Number) (uint64, error) {
-	value, err := fieldOf(message, number, protowire.VarintType)
-	if err != nil || value == nil {
-		return 0, err
-	}
-	v, n := protowire.ConsumeVarint(value)
-	return v, protowire.ParseError(min(n, 0))
+// number returns the value of field 1 of a message, a number, and 0 if it is missing.
+func number(message []byte) (uint64, error) {
+	value, err := first(message, protowire.VarintType)
+	n, _ := protowire.ConsumeVarint(value) // 0 without a value
+	return n, err
 }
 
-// fieldOf returns the message from the first value of a field on, nil without one.
-func fieldOf(message []byte, number protowire.Number, typ protowire.Type) ([]byte, error) {
+// first returns the first value of field 1 of a message that has a type, nil if it is missing.
+func first(message []byte, typ protowire.Type) ([]byte, error) {
 	for len(message) > 0 {
-		got, gotType, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return nil, fmt.Errorf("the answer is no message: %w", protowire.ParseError(n))
-		}
-		size := protowire.ConsumeFieldValue(got, gotType, message[n:])
+		field, got, size := protowire.ConsumeField(message)
 		if size < 0 {
 			return nil, fmt.Errorf("the answer is no message: %w", protowire.ParseError(size))
 		}
-		if got == number && gotType == typ {
-			return message[n:], nil
+		if field == 1 && got == typ {
+			return message[protowire.SizeTag(field):size], nil
 		}
-		message = message[n+size:]
+		message = message[size:]
 	}
 	return nil, nil //nolint:nilnil // nil is a field that is missing
 }

@@ -19,8 +19,7 @@ type listener struct{ pids []int }
 
 var errUnknown = errors.New("no process is known to listen there")
 
-// findListener finds the processes by their listening socket. It finds none on another machine, or if another user runs
-// them.
+// findListener finds the processes by their listening socket. It finds none of other machines and of other users.
 func findListener(address string) *listener {
 	l := &listener{}
 	sockets := listeningOn(address)

@@ -20,12 +20,13 @@ type RedisMeter struct {
 
 // NewRedisMeter begins to measure. The address is host:port, or a URL.
 func NewRedisMeter(ctx context.Context, address string, timeout time.Duration) (*RedisMeter, error) {
-	client, err := redisClient(address, timeout)
+	o, err := RedisOptions(address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redis: %w", err)
 	}
-	m := &RedisMeter{client: client}
-	if m.before, err = redisInfo(ctx, client); err != nil {
+	o.DialTimeout, o.ReadTimeout, o.PoolSize, o.MaxRetries = timeout, timeout, 1, -1
+	m := &RedisMeter{client: redis.NewClient(o)}
+	if m.before, err = redisInfo(ctx, m.client); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -48,20 +49,8 @@ func (m *RedisMeter) Cost(ctx context.Context, n int64) (*RedisCost, error) {
 // Close closes the connection.
 func (m *RedisMeter) Close() { _ = m.client.Close() } // no command is in flight
 
-// RedisAddress returns the host:port of Plan.Redis, or unix:PATH.
-func RedisAddress(text string) (string, error) {
-	o, err := redisOptions(text)
-	if err != nil {
-		return "", err
-	}
-	if o.Network == "unix" {
-		return "unix:" + o.Addr, nil
-	}
-	return o.Addr, nil
-}
-
-// redisOptions reads host:port, or a URL. Its error has no part of the text, and no error of the library, which might.
-func redisOptions(text string) (*redis.Options, error) {
+// RedisOptions reads Plan.Redis: host:port, or a URL. Its error has no part of the text, unlike that of the library.
+func RedisOptions(text string) (*redis.Options, error) {
 	if !strings.Contains(text, "://") {
 		return &redis.Options{Addr: text}, nil
 	}
@@ -71,16 +60,6 @@ func redisOptions(text string) (*redis.Options, error) {
 			"(the value is not shown, since it may hold a password)")
 	}
 	return o, nil
-}
-
-// redisClient connects to host:port, or to a URL.
-func redisClient(address string, timeout time.Duration) (*redis.Client, error) {
-	o, err := redisOptions(address)
-	if err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
-	}
-	o.DialTimeout, o.ReadTimeout, o.PoolSize, o.MaxRetries = timeout, timeout, 1, -1
-	return redis.NewClient(o), nil
 }
 
 // redisTotals are figures of INFO.

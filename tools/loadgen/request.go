@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,14 +29,9 @@ type request struct {
 
 // hear reads headers or trailers.
 func (r *request) hear(m meaning) {
-	if m.http != "" {
-		r.http = m.http
-	}
+	r.http, r.reason = cmp.Or(m.http, r.http), cmp.Or(m.reason, r.reason)
 	if m.status != noStatus {
 		r.status = m.status
-	}
-	if m.reason != "" {
-		r.reason = m.reason
 	}
 }
 
@@ -94,16 +90,9 @@ func unavailable(reason string) failure { return failure{codes.Unavailable, reas
 
 // reset returns the failure that a client of gRPC reports for RST_STREAM.
 func reset(code http2.ErrCode) failure {
-	status := codes.Internal
-	switch code {
-	case http2.ErrCodeRefusedStream:
-		status = codes.Unavailable
-	case http2.ErrCodeCancel:
-		status = codes.Canceled
-	case http2.ErrCodeEnhanceYourCalm:
-		status = codes.ResourceExhausted
-	case http2.ErrCodeInadequateSecurity:
-		status = codes.PermissionDenied
+	statuses := map[http2.ErrCode]codes.Code{
+		http2.ErrCodeRefusedStream: codes.Unavailable, http2.ErrCodeCancel: codes.Canceled,
+		http2.ErrCodeEnhanceYourCalm: codes.ResourceExhausted, http2.ErrCodeInadequateSecurity: codes.PermissionDenied,
 	}
-	return failure{status, fmt.Sprintf("RST_STREAM %v", code)}
+	return failure{cmp.Or(statuses[code], codes.Internal), fmt.Sprintf("RST_STREAM %v", code)}
 }

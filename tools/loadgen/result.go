@@ -63,6 +63,15 @@ type ServerCost struct {
 	Memory int64 `json:"memory"`
 }
 
+// cost returns what the processes have used for each of n requests, after what was used before. nil is unknown.
+func (l *listener) cost(before time.Duration, n int64) *ServerCost {
+	used, err := l.cpu()
+	if err != nil {
+		return nil
+	}
+	return &ServerCost{PIDs: l.pids, CPU: micros(int64(used-before)) / float64(n), Memory: l.memory()}
+}
+
 // RedisCost is what Redis used for one request. Its commands include those that scripts call.
 type RedisCost struct {
 	Commands float64 `json:"commands_per_request"`

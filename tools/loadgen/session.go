@@ -1,7 +1,7 @@
 package loadgen
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -32,10 +32,13 @@ type session struct {
 	lane     *lane
 	conn     net.Conn
 	in       input
-	out      []byte // frames to be written
+	out      bytes.Buffer  // frames to be written
+	framer   *http2.Framer // reads raw and writes to out
+	raw      bytes.Reader
 	blocks   *blocks
 	meanings *meanings
 	header   []byte   // the header block so far
+	open     bool     // the header block is not complete; only CONTINUATION may follow
 	of       *request // the request that header is the answer to
 
 	requests flights
@@ -65,27 +68,22 @@ func newSession(l *lane, conn net.Conn) *session {
 	s.blocks = newBlocks(&l.m.plan, l)
 	// A small buffer for each of many connections; an answer takes up to 1 KiB.
 	s.in.buffer = make([]byte, min(max(4<<10, l.most<<10), 64<<10))
-	settings := []http2.Setting{
-		{ID: http2.SettingEnablePush}, {ID: http2.SettingHeaderTableSize, Val: tableSize},
-		{ID: http2.SettingMaxConcurrentStreams, Val: 1024}, {ID: http2.SettingInitialWindowSize, Val: ownWindow},
-	}
-	s.out = appendFrame([]byte(http2.ClientPreface), http2.FrameSettings, 0, 0, 6*len(settings))
-	for _, v := range settings {
-		s.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(s.out, uint16(v.ID)), v.Val)
-	}
-	s.out = appendNumberFrame(s.out, http2.FrameWindowUpdate, 0, ownWindow-defaultWindow)
+	s.framer = http2.NewFramer(&s.out, &s.raw)
+	s.framer.SetMaxReadFrameSize(maxFrame)
+	s.out.WriteString(http2.ClientPreface)
+	_ = s.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush},
+		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableSize},
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1024},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: ownWindow}) // to a buffer, as below
+	_ = s.framer.WriteWindowUpdate(0, ownWindow-defaultWindow)
 	return s
 }
 
 // step reads and handles one frame.
 func (s *session) step() error {
 	for {
-		f, ok, err := s.in.next()
-		if err != nil {
-			return err
-		}
-		if ok {
-			return s.handle(&f)
+		if raw := s.in.next(); raw != nil {
+			return s.handle(raw)
 		}
 		if err := s.receive(); err != nil {
 			return err
@@ -138,15 +136,16 @@ func (s *session) begin(due time.Duration) {
 	*r = request{due: due, id: s.nextID, meaning: meaning{status: noStatus}, message: r.message[:0]}
 	s.requests.add(r)
 	s.unsent = append(s.unsent, r)
-	block, flags := s.blocks.next(), http2.FlagHeadersEndHeaders
-	if s.lane.m.plan.Message.keyHeader != "" {
-		s.out = appendFrame(s.out, http2.FrameHeaders, flags|http2.FlagHeadersEndStream, r.id, len(block))
-		s.out = append(s.out, block...)
-	} else {
-		s.out = append(appendFrame(s.out, http2.FrameHeaders, flags, r.id, len(block)), block...)
-		message := s.lane.withKey()
-		s.out = append(appendFrame(s.out, http2.FrameData, http2.FlagDataEndStream, r.id, len(message)), message...)
+	flags := http2.FlagHeadersEndHeaders
+	withoutBody := s.lane.m.plan.Message.keyHeader != ""
+	if withoutBody {
+		flags |= http2.FlagHeadersEndStream
 	}
+	b := appendFrame(s.out.AvailableBuffer(), http2.FrameHeaders, flags, r.id, s.blocks.next())
+	if !withoutBody {
+		b = appendFrame(b, http2.FrameData, http2.FlagDataEndStream, r.id, s.lane.withKey())
+	}
+	s.out.Write(b)
 	s.window -= int64(len(s.lane.message))
 	s.nextID += 2
 	if s.nextID > math.MaxInt32 {
@@ -156,7 +155,7 @@ func (s *session) begin(due time.Duration) {
 
 // flush writes the buffer. In a closed loop, a request counts from here.
 func (s *session) flush() error {
-	if len(s.out) == 0 {
+	if s.out.Len() == 0 {
 		return nil
 	}
 	now := s.lane.m.clock()
@@ -174,8 +173,8 @@ func (s *session) flush() error {
 			return err
 		}
 	}
-	_, err := s.conn.Write(s.out)
-	s.out = s.out[:0]
+	_, err := s.conn.Write(s.out.Bytes())
+	s.out.Reset()
 	return err
 }
 
@@ -191,7 +190,7 @@ func (s *session) push() {
 func (s *session) expire() {
 	s.requests.all(func(r *request) {
 		if s.lane.now-r.sent > s.lane.m.plan.Timeout && r.sent > 0 {
-			s.out = appendNumberFrame(s.out, http2.FrameRSTStream, r.id, uint32(http2.ErrCodeCancel))
+			_ = s.framer.WriteRSTStream(r.id, http2.ErrCodeCancel) // to a buffer
 			s.fail(r, failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", s.lane.m.plan.Timeout)})
 		}
 	})

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,20 +10,20 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// Converted is what a configuration of another service becomes.
+// Converted is what a configuration of another service becomes. In JSON it has the keys of `migrate -o json`.
 type Converted struct {
 	// Files are the rule files, with names that are fit for a directory of rules.
-	Files []strictyaml.File
+	Files []strictyaml.File `json:"-"`
 	// Settings are the environment variables that belong to the rules, as NAME=value.
-	Settings []string
+	Settings []string `json:"settings,omitempty"`
 	// Routes are routes of Envoy that send what the rules need, in YAML; "" for none.
-	Routes string
+	Routes string `json:"envoy_routes,omitempty"`
 	// Gateway is the converted Spring Cloud Gateway.
-	Gateway SpringGateway
+	Gateway SpringGateway `json:"-"`
 	// Notes tell the operator what to do or to know, one sentence or more each.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 	// Problems are those of the configuration. What has an error is left out of the files.
-	Problems rules.Problems
+	Problems rules.Problems `json:"problems"`
 
 	names map[string]bool // of the files, without .yaml, in lower case
 }
@@ -51,21 +52,11 @@ func (c *Converted) check() {
 	c.Problems = append(c.Problems, problems...)
 }
 
-// fileName returns a name for the rule file of a domain that no other file has. A name that begins with a dot would be
-// left out of a rule directory.
+// fileName returns a new name for the rule file of a domain. A rule directory ignores names that begin with a dot.
 func (c *Converted) fileName(domain string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
-			return r
-		}
-		return '-'
-	}, domain)
 	const longest = 100
-	name = strings.TrimLeft(name, ".")
-	name = name[:min(len(name), longest)]
-	if name == "" {
-		name = "rules"
-	}
+	name := strings.TrimLeft(unusual.ReplaceAllString(domain, "-"), ".")
+	name = cmp.Or(name[:min(len(name), longest)], "rules")
 	if c.names == nil {
 		c.names = map[string]bool{}
 	}

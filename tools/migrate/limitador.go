@@ -32,22 +32,17 @@ func LimitadorKind() *strictyaml.Kind {
 // In Limitador, every limit whose conditions hold applies to a request. Here a descriptor matches one rule. So limits
 // that read the same entries become one tree, and limits that read other entries need a descriptor of their own.
 func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
-	r := &limitador{given: descriptors, limits: map[string][]*limit{}}
-	r.Document = strictyaml.Read(f, LimitadorKind())
-	r.read()
+	r := &limitador{reading: reading{Document: strictyaml.Read(f, LimitadorKind())}, given: descriptors}
 	c := new(Converted)
-	type domain struct {
-		name  string
-		nodes []ratelimit.Node
-	}
-	var domains []domain
-	for _, namespace := range r.namespaces {
-		trees := r.assign(r.limits[namespace])
+	var domains []ratelimit.Domain
+	for _, limits := range grouped(r.limits(), func(l *limit) string { return l.namespace }) {
+		namespace := limits[0].namespace
+		trees := r.assign(limits)
 		nodes := r.nodes(trees)
 		if len(nodes) == 0 {
 			continue
 		}
-		domains = append(domains, domain{namespace, nodes})
+		domains = append(domains, ratelimit.Domain{Name: namespace, Descriptors: nodes})
 		for _, t := range trees {
 			if t.refused {
 				continue
@@ -59,9 +54,9 @@ func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
 	c.Problems = r.Problems()
 	for _, d := range domains {
 		var b strings.Builder
-		fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", scalar(d.name))
-		writeNodes(&b, d.nodes, "  ")
-		c.add(c.fileName(d.name), f.Name, b.String())
+		fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", scalar(d.Name))
+		writeNodes(&b, d.Descriptors, "  ")
+		c.add(c.fileName(d.Name), f.Name, b.String())
 	}
 	if len(domains) > 0 {
 		c.note("The window of a limit of Limitador begins with its first request. These limits use the default algorithm, " +
@@ -74,9 +69,7 @@ func Limitador(f strictyaml.File, descriptors [][]string) *Converted {
 // limitador reads one limits file.
 type limitador struct {
 	reading
-	given      [][]string          // the keys of descriptors
-	limits     map[string][]*limit // by namespace
-	namespaces []string            // in the order of the file
+	given [][]string // the keys of descriptors
 }
 
 // limit is a limit of Limitador that has an equivalent.
@@ -91,20 +84,17 @@ type limit struct {
 	keys  []string
 }
 
-func (r *limitador) read() {
+// limits reads all limits that have an equivalent.
+func (r *limitador) limits() (limits []*limit) {
 	for _, v := range r.Root().Items() {
-		l := r.limit(v)
-		if l == nil {
-			continue
+		if l := r.limit(v); l != nil {
+			limits = append(limits, l)
 		}
-		if r.limits[l.namespace] == nil {
-			r.namespaces = append(r.namespaces, l.namespace)
-		}
-		r.limits[l.namespace] = append(r.limits[l.namespace], l)
 	}
 	if root := r.Root(); root != nil && len(root.Items()) == 0 {
 		r.Fail(nil, "the list has no limits")
 	}
+	return limits
 }
 
 // limit reads one limit. It returns nil if the limit has no equivalent, which it reports.
@@ -125,7 +115,7 @@ func (r *limitador) limit(v *strictyaml.Value) *limit {
 	l := &limit{at: v, equal: map[string]string{}, descriptor: -1}
 	r.failed = false // all mistakes of a limit are reported
 	l.namespace = r.text(v, at, "namespace", true)
-	l.name = safeName(r.text(v, at, "name", false))
+	l.name = unusual.ReplaceAllString(r.text(v, at, "name", false), "_")
 	if name := at["name"]; l.name != name.Text() {
 		r.Warn(name, "the name becomes "+suggest.Quoted(l.name)+", because headers name the limit")
 	}

@@ -35,10 +35,9 @@ func TestLimitadorDecides(t *testing.T) {
 			}
 			compared++
 			t.Run(path+"/"+f.Name, func(t *testing.T) {
-				r := &limitador{reading: reading{Document: strictyaml.Read(source, LimitadorKind())}, limits: map[string][]*limit{}}
-				r.read()
-				for _, namespace := range r.namespaces {
-					synctest.Test(t, func(t *testing.T) { compareWithModel(t, c, namespace, r.limits[namespace], given) })
+				r := &limitador{reading: reading{Document: strictyaml.Read(source, LimitadorKind())}}
+				for _, limits := range grouped(r.limits(), func(l *limit) string { return l.namespace }) {
+					synctest.Test(t, func(t *testing.T) { compareWithModel(t, c, limits[0].namespace, limits, given) })
 				}
 			})
 		}

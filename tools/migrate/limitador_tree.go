@@ -19,68 +19,55 @@ type tree struct {
 	refused bool
 }
 
-// assign gives each limit of one namespace a descriptor. It reports limits for which there is none.
+// assign gives each limit of one namespace a descriptor: first one with exactly the entries that the limit reads, then
+// one that has more. It reports limits for which there is none.
 func (r *limitador) assign(limits []*limit) (trees []*tree) {
-	var left []*limit
-	if len(r.given) == 0 {
-		left = r.assignAlone(limits, &trees)
-	} else {
-		left = r.assignGiven(limits, &trees)
+	given, left := r.given, []*limit(nil)
+	if len(given) == 0 {
+		given, limits, left = singleEntries(limits)
 	}
-	for _, l := range left {
+	for _, keys := range given {
+		trees = append(trees, &tree{keys: keys})
+	}
+	for _, exact := range []bool{true, false} {
+		limits = slices.DeleteFunc(limits, func(l *limit) bool {
+			i := slices.IndexFunc(trees, func(t *tree) bool { return t.takes(l, exact) })
+			if i >= 0 {
+				r.put(trees[i], l)
+			}
+			return i >= 0
+		})
+	}
+	for _, l := range append(limits, left...) {
 		r.reportUnassigned(l)
 	}
 	return slices.DeleteFunc(trees, func(t *tree) bool { return len(t.limits) == 0 })
 }
 
-// assignAlone assigns limits if the descriptors are not known. A limit that reads one entry gets a descriptor of only
-// that entry, unless other limits read other entries of the same descriptor. assignAlone returns the other limits.
-func (r *limitador) assignAlone(limits []*limit, trees *[]*tree) (left []*limit) {
-	alone := map[int]*tree{} // by descriptor, nil if its limits read different entries
+// singleEntries returns descriptors with one entry, for limits that read that entry alone. Limits that read other
+// entries, or whose descriptor has other entries for other limits, are left.
+func singleEntries(limits []*limit) (descriptors [][]string, single, left []*limit) {
+	alone := map[int][]string{} // by descriptor, nil if its limits read different entries
 	for _, l := range limits {
-		switch t, known := alone[l.descriptor]; {
+		switch keys, known := alone[l.descriptor]; {
 		case !known && len(l.keys) == 1:
-			alone[l.descriptor] = &tree{keys: l.keys}
-		case t != nil && slices.Equal(t.keys, l.keys):
-		default:
+			alone[l.descriptor] = l.keys
+		case !known || !slices.Equal(keys, l.keys):
 			alone[l.descriptor] = nil
 		}
 	}
 	for _, l := range limits {
-		t := alone[l.descriptor]
-		if t == nil {
+		keys := alone[l.descriptor]
+		if keys == nil {
 			left = append(left, l)
 			continue
 		}
-		i := slices.IndexFunc(*trees, func(other *tree) bool { return slices.Equal(other.keys, t.keys) })
-		if i < 0 {
-			i = len(*trees)
-			*trees = append(*trees, t)
+		single = append(single, l)
+		if !slices.ContainsFunc(descriptors, func(other []string) bool { return slices.Equal(other, keys) }) {
+			descriptors = append(descriptors, keys)
 		}
-		r.put((*trees)[i], l)
 	}
-	return left
-}
-
-// assignGiven assigns limits to the given descriptors: first to those with exactly the entries that a limit reads, then
-// to those that have more. The other limits are returned.
-func (r *limitador) assignGiven(limits []*limit, trees *[]*tree) (left []*limit) {
-	for _, keys := range r.given {
-		*trees = append(*trees, &tree{keys: keys})
-	}
-	for _, exact := range []bool{true, false} {
-		left = nil
-		for _, l := range limits {
-			i := slices.IndexFunc(*trees, func(t *tree) bool { return t.takes(l, exact) })
-			if i < 0 {
-				left = append(left, l)
-				continue
-			}
-			r.put((*trees)[i], l)
-		}
-		limits = left
-	}
-	return left
+	return descriptors, single, left
 }
 
 // takes reports whether a limit can be in a tree: the descriptor has its entries, and the limits of the tree read the
@@ -152,23 +139,14 @@ func (r *limitador) nodes(trees []*tree) []ratelimit.Node {
 
 // level returns the rules for one entry of descriptors whose entries before it are the same, and the rules below.
 func (r *limitador) level(branches []branch, depth int, budget *int) (nodes []ratelimit.Node) {
-	var keys []string
-	byKey := map[string][]branch{}
-	for _, b := range branches {
-		key := b.keys[depth]
-		if byKey[key] == nil {
-			keys = append(keys, key)
-		}
-		byKey[key] = append(byKey[key], b)
-	}
-	for _, key := range keys {
-		nodes = append(nodes, r.entry(key, r.compatible(key, byKey[key]), depth, budget)...)
+	for _, below := range grouped(branches, func(b branch) string { return b.keys[depth] }) {
+		key := below[0].keys[depth]
+		nodes = append(nodes, r.entry(key, r.compatible(key, below), depth, budget)...)
 	}
 	return nodes
 }
 
-// compatible returns the branches that can be below one entry: either all of them read it, or none. It reports those
-// that cannot.
+// compatible returns the branches that can be below one entry: all of them read it, or none. It reports the others.
 func (r *limitador) compatible(key string, branches []branch) []branch {
 	read := slices.Contains(branches[0].reads, key)
 	return slices.DeleteFunc(branches, func(b branch) bool {
@@ -234,28 +212,37 @@ func (r *limitador) entry(key string, branches []branch, depth int, budget *int)
 
 // leaf returns the limits of one rule. Of limits with the same window only the smallest can deny.
 func (r *limitador) leaf(limits []*limit) (list []ratelimit.Limit) {
-	kept := map[int64]*limit{}
-	var windows []int64
-	for _, l := range limits {
-		window := l.spec.Unit.Micros() * int64(l.spec.Multiplier)
-		first := kept[window]
-		if first == nil {
-			windows = append(windows, window)
+	window := func(l *limit) int64 { return l.spec.Unit.Micros() * int64(l.spec.Multiplier) }
+	for _, same := range grouped(limits, window) {
+		least := same[0]
+		for _, l := range same[1:] {
+			if maps.Equal(least.equal, l.equal) {
+				r.Warn(l.at, "this limit and the one at "+r.At(least.at)+" count the same requests in the same window: "+
+					"only the smaller one is kept")
+			}
+			if l.spec.Requests < least.spec.Requests {
+				least = l
+			}
 		}
-		if first == nil || l.spec.Requests < first.spec.Requests {
-			kept[window] = l
-		}
-		if first != nil && maps.Equal(first.equal, l.equal) {
-			r.Warn(l.at, "this limit and the one at "+r.At(first.at)+" count the same requests in the same window: "+
-				"only the smaller one is kept")
-		}
-	}
-	for _, window := range windows {
-		l := kept[window]
 		list = append(list, ratelimit.Limit{
-			Unit: l.spec.Unit, Multiplier: int64(l.spec.Multiplier), Requests: &l.spec.Requests, Name: l.name,
-			Position: r.At(l.at),
+			Unit: least.spec.Unit, Multiplier: int64(least.spec.Multiplier), Requests: &least.spec.Requests,
+			Name: least.name, Position: r.At(least.at),
 		})
 	}
 	return list
+}
+
+// grouped returns elements by a key, in the order of the first element of each key.
+func grouped[K comparable, E any](elements []E, key func(E) K) (groups [][]E) {
+	at := map[K]int{}
+	for _, e := range elements {
+		i, known := at[key(e)]
+		if !known {
+			i = len(groups)
+			at[key(e)] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], e)
+	}
+	return groups
 }

@@ -80,8 +80,7 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	return changes
 }
 
-// affected adds the positions of limits without an algorithm, and those of wildcards after less specific ones that may
-// match the same entry.
+// affected adds the positions of limits without an algorithm, and of wildcards that are moreSpecific than earlier ones.
 func affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
 	var earlier []*ratelimit.Node // wildcards of this level
 	for i := range nodes {
@@ -102,8 +101,7 @@ func affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string
 	return limits, wildcards
 }
 
-// moreSpecific reports whether a node is a wildcard with more literal characters than another one, and both may match
-// one entry.
+// moreSpecific reports whether a wildcard has more literal characters than another one, and both may match one entry.
 func moreSpecific(n, earlier *ratelimit.Node) bool {
 	literals := func(n *ratelimit.Node) int { return len(strings.ReplaceAll(n.Key+n.Value, "*", "")) }
 	return strings.Contains(n.Key+n.Value, "*") && literals(n) > literals(earlier) &&

@@ -38,7 +38,7 @@ func Spring(f strictyaml.File, o SpringOptions) *Converted {
 		s.read()
 	}
 	c := &Converted{Problems: s.Problems()}
-	if !slices.ContainsFunc(s.routes, func(r *springRoute) bool { return r.limiter != nil }) {
+	if !slices.ContainsFunc(s.routes, (*SpringRoute).Limited) {
 		if !c.Problems.HasErrors() {
 			c.note("No route has the filter RequestRateLimiter: there is nothing to convert.")
 		}
@@ -53,7 +53,7 @@ func Spring(f strictyaml.File, o SpringOptions) *Converted {
 			"of an API key in x-api-key; for another key add --key %s=header:NAME, for example.", suggest.Quoted(bean), bean)
 	}
 	c.check()
-	c.Gateway = s.describe()
+	c.Gateway = SpringGateway{Routes: s.routes, NoHeaders: s.headers == "off", Renamed: s.renamed}
 	return c
 }
 
@@ -63,24 +63,14 @@ type spring struct {
 	options SpringOptions
 	// gateway has the properties of the gateway: the current ones, or those before Spring Cloud Gateway 4.3.
 	gateway []string
-	routes  []*springRoute
+	routes  []*SpringRoute
 	// resolvers are the KeyResolver beans that no option names.
 	resolvers []string
 	headers   string // RESPONSE_HEADERS
 	renamed   bool   // the gateway sends headers under other names
-	empty     emptyKey
+	empty     EmptyKey
 	// lost means that the limit of all routes was reported, because it has no equivalent.
 	lost bool
-}
-
-// springRoute is a route that has an equivalent.
-type springRoute struct {
-	at      *strictyaml.Value
-	id      string
-	order   int64
-	path    springPath
-	methods []string
-	limiter *springLimiter // nil for none
 }
 
 // read reads the routes and the properties of the filter.
@@ -103,7 +93,7 @@ func (s *spring) read() {
 			s.routes = append(s.routes, r)
 		}
 	}
-	slices.SortStableFunc(s.routes, func(a, b *springRoute) int { return cmp.Compare(a.order, b.order) })
+	slices.SortStableFunc(s.routes, func(a, b *SpringRoute) int { return cmp.Compare(a.order, b.order) })
 	s.checkPaths()
 	s.checkKeys()
 	s.checkEmpty()
@@ -115,17 +105,19 @@ func (s *spring) property(path ...string) *strictyaml.Value {
 }
 
 // route reads one route. It returns nil if the route has no equivalent, which it reports.
-func (s *spring) route(v *strictyaml.Value, byDefault *springLimiter) *springRoute {
+func (s *spring) route(v *strictyaml.Value, byDefault *SpringLimit) *SpringRoute {
 	if !v.IsMap() {
 		s.Fail(v, "a route is a map, not "+v.String())
 		return nil
 	}
 	s.failed = false
-	r := &springRoute{at: v, id: find(v, "id").Text()}
-	own, count := s.filters(find(v, "filters"), r.id)
-	r.limiter = cmp.Or(own, byDefault)
+	r := &SpringRoute{at: v, ID: find(v, "id").Text()}
+	own, count := s.filters(find(v, "filters"), r.ID)
+	if limit := cmp.Or(own, byDefault); limit != nil {
+		r.SpringLimit = *limit
+	}
 	lost := s.failed || own == nil && s.lost
-	limited := r.limiter != nil || lost
+	limited := r.Limited() || lost
 	if own != nil && byDefault != nil || count > 1 {
 		s.Fail(v, "this route has two filters RequestRateLimiter", "write the limits of the route by hand, as `limits`")
 		return nil
@@ -139,14 +131,14 @@ func (s *spring) route(v *strictyaml.Value, byDefault *springLimiter) *springRou
 
 // checkPaths reports routes whose limits would share buckets, because their paths are the same.
 func (s *spring) checkPaths() {
-	first := map[string]*springRoute{}
-	s.routes = slices.DeleteFunc(s.routes, func(r *springRoute) bool {
-		other := first[r.path.text]
+	first := map[string]*SpringRoute{}
+	s.routes = slices.DeleteFunc(s.routes, func(r *SpringRoute) bool {
+		other := first[r.text]
 		if other == nil {
-			first[r.path.text] = r
+			first[r.text] = r
 			return false
 		}
-		if r.limiter == nil && other.limiter == nil {
+		if !r.Limited() && !other.Limited() {
 			return false
 		}
 		s.Fail(r.at, "this route has the same path as the one at "+s.At(other.at)+
@@ -155,10 +147,9 @@ func (s *spring) checkPaths() {
 	})
 }
 
-// passesBy reports whether a route without a limit must have a rule without one, because the pattern of another route
-// matches its path.
-func (s *spring) passesBy(r *springRoute) bool {
-	return r.limiter == nil && slices.ContainsFunc(s.routes, func(other *springRoute) bool {
-		return other.limiter != nil && descriptors.Match(other.path.text, r.path.text)
+// passesBy reports whether a route needs a rule without a limit, because the pattern of another route matches its path.
+func (s *spring) passesBy(r *SpringRoute) bool {
+	return !r.Limited() && slices.ContainsFunc(s.routes, func(other *SpringRoute) bool {
+		return other.Limited() && descriptors.Match(other.text, r.text)
 	})
 }

@@ -17,14 +17,21 @@ import (
 // filterName is the filter that is converted.
 const filterName = "RequestRateLimiter"
 
-// springLimiter is a filter RequestRateLimiter with its RedisRateLimiter.
-type springLimiter struct {
-	at                  *strictyaml.Value
-	rate, burst, tokens int64
-	key                 SpringKey
-	empty               emptyKey
-	denied              int // the status of a denial
+// SpringLimit is a filter RequestRateLimiter with its RedisRateLimiter. The zero value is no limit.
+type SpringLimit struct {
+	// Rate, Burst and Tokens are replenishRate, burstCapacity and requestedTokens.
+	Rate, Burst, Tokens int64
+	// Key is by what the route limits, Empty what happens to requests without a key.
+	Key   SpringKey
+	Empty EmptyKey
+	// DeniedStatus is the status of a denial.
+	DeniedStatus int
+
+	filter *strictyaml.Value
 }
+
+// Limited reports whether there is a limit.
+func (l *SpringLimit) Limited() bool { return l.Tokens > 0 }
 
 // properties reads the properties that are the same for all routes.
 func (s *spring) properties() {
@@ -38,21 +45,21 @@ func (s *spring) properties() {
 			s.Warn(v, "this header has the name of Spring's default here", "RESPONSE_HEADER_NAMES names it: docs/headers.md")
 		}
 	}
-	s.empty = s.emptyKey(emptyKey{status: http.StatusForbidden},
+	s.empty = s.emptyKey(EmptyKey{Status: http.StatusForbidden},
 		s.property("filter", "requestratelimiter", "denyemptykey"),
 		s.property("filter", "requestratelimiter", "emptykeystatuscode"))
 }
 
-// emptyKey is what happens to requests without a key.
-type emptyKey struct {
-	pass   bool
-	status int // of a refusal
+// EmptyKey is what happens to requests without a key: they pass without a limit, or are refused with a status.
+type EmptyKey struct {
+	Pass   bool
+	Status int
 }
 
 // emptyKey returns what happens to requests without a key. Properties that are not set do not change it.
-func (s *spring) emptyKey(e emptyKey, deny, status *strictyaml.Value) emptyKey {
+func (s *spring) emptyKey(e EmptyKey, deny, status *strictyaml.Value) EmptyKey {
 	if !deny.IsAbsent() {
-		e.pass = !s.boolean(deny, "deny-empty-key", true)
+		e.Pass = !s.boolean(deny, "deny-empty-key", true)
 	}
 	if status.IsAbsent() {
 		return e
@@ -63,7 +70,7 @@ func (s *spring) emptyKey(e emptyKey, deny, status *strictyaml.Value) emptyKey {
 			"want a status from 400 to 599, such as 403")
 		return e
 	}
-	e.status = code
+	e.Status = code
 	return e
 }
 
@@ -83,21 +90,21 @@ func refusalStatus(text string) (code int, ok bool) {
 
 // checkEmpty sets what happens to requests without a key. It reports routes that do another thing.
 func (s *spring) checkEmpty() {
-	var first *springLimiter
+	var first *SpringLimit
 	for _, r := range s.routes {
 		switch {
-		case r.limiter == nil:
+		case !r.Limited():
 		case first == nil:
-			first, s.empty = r.limiter, r.limiter.empty
-		case r.limiter.empty != first.empty:
-			s.Fail(r.limiter.at, "this route does another thing with requests without a key than the one at "+s.At(first.at),
+			first, s.empty = &r.SpringLimit, r.Empty
+		case r.Empty != first.Empty:
+			s.Fail(r.filter, "this route does another thing with requests without a key than the one at "+s.At(first.filter),
 				"a policy has one `absent`: make them the same, or write a policy for each domain")
 		}
 	}
 }
 
 // defaultLimiter returns the limiter of `default-filters`, nil for none.
-func (s *spring) defaultLimiter() *springLimiter {
+func (s *spring) defaultLimiter() *SpringLimit {
 	list := s.property("defaultfilters")
 	s.failed = false
 	l, count := s.filters(list, "defaultFilters")
@@ -108,9 +115,8 @@ func (s *spring) defaultLimiter() *springLimiter {
 	return l
 }
 
-// filters returns the limiter of a list of filters and the number of limiters in it. id is the name of the route in
-// `redis-rate-limiter.config`.
-func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, count int) {
+// filters returns a limiter of a list of filters, and their number. id names the route in `redis-rate-limiter.config`.
+func (s *spring) filters(list *strictyaml.Value, id string) (l *SpringLimit, count int) {
 	for _, v := range list.Items() {
 		name, shortcut := v.Text(), false
 		if v.IsMap() {
@@ -133,18 +139,18 @@ func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, c
 }
 
 // limiter reads one filter. It returns nil if the filter has no equivalent, which it reports.
-func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
+func (s *spring) limiter(v, args *strictyaml.Value, id string) *SpringLimit {
 	if bean := find(args, "ratelimiter"); !bean.IsAbsent() {
 		s.Fail(bean, "the rate limiter "+bean.String()+" is Java code, which this command cannot read",
 			"write its limit by hand: docs/migration/from-spring-cloud-gateway.md")
 		return nil
 	}
-	if other := find(args, "bucket4jratelimiter"); other != nil || hasPrefix(args, "bucket4j-rate-limiter.") {
+	if !find(args, "bucket4jratelimiter", "capacity").IsAbsent() {
 		s.Fail(v, "a limit of Bucket4j is not converted",
 			"write it by hand: capacity is `burst`, refillTokens is `requests_per_unit`, refillPeriod is the unit")
 		return nil
 	}
-	l := &springLimiter{at: v, burst: 1, tokens: 1}
+	l := &SpringLimit{filter: v}
 	config := func(name string) *strictyaml.Value {
 		if v := find(args, "redisratelimiter", name); !v.IsAbsent() {
 			return v
@@ -157,14 +163,14 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 			"if a bean of Java code sets it, write the limit by hand: docs/migration/from-spring-cloud-gateway.md")
 		return nil
 	}
-	l.rate = s.number(rate, "replenishRate", 1)
-	l.burst = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
-	l.tokens = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
-	if l.burst > 0 {
+	l.Rate = s.number(rate, "replenishRate", 1)
+	l.Burst = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
+	l.Tokens = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
+	if l.Burst > 0 {
 		s.checkLimit(l, rate)
 	}
-	l.empty, l.denied = s.answers(args)
-	l.key = s.resolver(find(args, "keyresolver"))
+	l.Empty, l.DeniedStatus = s.answers(args)
+	l.Key = s.resolver(find(args, "keyresolver"))
 	if s.failed {
 		return nil
 	}
@@ -172,7 +178,7 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 }
 
 // answers reads the arguments about refusals: what happens to requests without a key, and the status of a denial.
-func (s *spring) answers(args *strictyaml.Value) (empty emptyKey, denied int) {
+func (s *spring) answers(args *strictyaml.Value) (empty EmptyKey, denied int) {
 	denied = http.StatusTooManyRequests
 	if v := find(args, "statuscode"); !v.IsAbsent() && v.Text() != "429" && v.Text() != "TOO_MANY_REQUESTS" {
 		if code, ok := refusalStatus(v.Text()); ok {
@@ -184,21 +190,21 @@ func (s *spring) answers(args *strictyaml.Value) (empty emptyKey, denied int) {
 }
 
 // checkLimit reports a limit that cannot be counted.
-func (s *spring) checkLimit(l *springLimiter, at *strictyaml.Value) {
+func (s *spring) checkLimit(l *SpringLimit, at *strictyaml.Value) {
 	if _, err := l.spec().Bucket(); err != nil {
 		s.Fail(at, err.Message, "write smaller numbers")
-	} else if l.tokens > l.burst {
-		s.Warn(l.at, fmt.Sprintf("a request costs %d tokens and the bucket has %d: every request is denied, as in Spring",
-			l.tokens, l.burst))
+	} else if l.Tokens > l.Burst {
+		s.Warn(l.filter, fmt.Sprintf("a request costs %d tokens and the bucket has %d: every request is denied, as in Spring",
+			l.Tokens, l.Burst))
 	}
 }
 
 // spec returns the limit. A bucket without capacity denies everything.
-func (l *springLimiter) spec() ratelimit.LimitSpec {
+func (l *SpringLimit) spec() ratelimit.LimitSpec {
 	spec := ratelimit.LimitSpec{
-		Requests: l.rate, Unit: descriptors.Second, Algorithm: bucket.TokenBucket, Burst: l.burst,
+		Requests: l.Rate, Unit: descriptors.Second, Algorithm: bucket.TokenBucket, Burst: l.Burst,
 	}
-	if l.burst == 0 {
+	if l.Burst == 0 {
 		spec.Requests = 0
 	}
 	return spec

@@ -71,9 +71,9 @@ func (s *spring) resolver(v *strictyaml.Value) SpringKey {
 // checkKeys reports keys without a credential if requests without a key are to be refused: there is no such policy.
 func (s *spring) checkKeys() {
 	for _, r := range s.routes {
-		l := r.limiter
-		if l != nil && l.key.anonymous() && l.key.Entry != "remote_address" && !l.empty.pass {
-			s.Warn(l.at, "a request without "+suggest.Quoted(l.key.Entry)+" passes without a limit here, and Spring refuses it",
+		if r.Limited() && r.Key.anonymous() && r.Key.Entry != "remote_address" && !r.Empty.Pass {
+			s.Warn(r.filter,
+				"a request without "+suggest.Quoted(r.Key.Entry)+" passes without a limit here, and Spring refuses it",
 				"let Envoy refuse it, or set a default in its route")
 		}
 	}

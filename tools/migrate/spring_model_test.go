@@ -49,15 +49,14 @@ func TestSpringDecides(t *testing.T) {
 			r := s.routes[rand.IntN(len(s.routes))]                //nolint:gosec // G404: no secret
 			owner := []string{"ann", "bob"}[rand.IntN(2)]          //nolint:gosec // G404: no secret
 			time.Sleep(time.Duration(rand.IntN(30)) * time.Second) //nolint:gosec // G404: no secret
-			bucket := r.id + "." + owner
-			l := r.limiter
-			have := l.burst
+			bucket := r.ID + "." + owner
+			have := r.Burst
 			if last, known := filled[bucket]; known {
-				have = min(l.burst, tokens[bucket]+int64(time.Since(last).Seconds())*l.rate)
+				have = min(r.Burst, tokens[bucket]+int64(time.Since(last).Seconds())*r.Rate)
 			}
-			want := have >= l.tokens
+			want := have >= r.Tokens
 			if want {
-				have -= l.tokens
+				have -= r.Tokens
 			} else {
 				denied++
 			}
@@ -65,9 +64,9 @@ func TestSpringDecides(t *testing.T) {
 
 			results := make([]ratelimit.Result, 1)
 			limiter.DecideAll(t.Context(), []ratelimit.Query{{
-				Domain: "gateway", Hits: uint64(l.tokens), Beforehand: true,
+				Domain: "gateway", Hits: uint64(r.Tokens), Beforehand: true,
 				Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{
-					{Key: "path", Value: r.path.text}, {Key: "owner", Value: owner},
+					{Key: "path", Value: r.text}, {Key: "owner", Value: owner},
 				}}},
 			}}, results)
 			if results[0].Err != nil || results[0].Allowed != want {

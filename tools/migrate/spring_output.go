@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,20 +15,20 @@ func (s *spring) ruleFile() string {
 	keys := s.keys()
 	if slices.ContainsFunc(keys, func(k SpringKey) bool { return !k.anonymous() }) {
 		b.WriteString("  credentials:\n    - api_key: { header: x-api-key }\n")
-		if s.empty.pass {
+		if s.empty.Pass {
 			b.WriteString("  absent: { pass: true }\n")
 		} else {
-			fmt.Fprintf(&b, "  absent: { status: %d }\n", s.empty.status)
+			fmt.Fprintf(&b, "  absent: { status: %d }\n", s.empty.Status)
 		}
 	}
 	b.WriteString("  access:\n")
 	for _, r := range s.routes {
 		var conditions []string
-		if len(r.methods) > 0 {
-			conditions = append(conditions, "methods: ["+strings.Join(r.methods, ", ")+"]")
+		if len(r.Methods) > 0 {
+			conditions = append(conditions, "methods: ["+strings.Join(r.Methods, ", ")+"]")
 		}
-		conditions = append(conditions, "path: { "+r.path.form+": "+scalar(r.path.pattern)+" }")
-		if r.limiter == nil || r.limiter.key.anonymous() {
+		conditions = append(conditions, "path: { "+r.form+": "+scalar(r.pattern)+" }")
+		if !r.Limited() || r.Key.anonymous() {
 			conditions = append(conditions, "require: open")
 		}
 		fmt.Fprintf(&b, "    - { %s } # %s\n", strings.Join(conditions, ", "), comment(s.At(r.at)))
@@ -49,8 +48,8 @@ func (s *spring) ruleFile() string {
 // keys returns the keys of all limits, each once.
 func (s *spring) keys() (keys []SpringKey) {
 	for _, r := range s.routes {
-		if r.limiter != nil && !slices.Contains(keys, r.limiter.key) {
-			keys = append(keys, r.limiter.key)
+		if r.Limited() && !slices.Contains(keys, r.Key) {
+			keys = append(keys, r.Key)
 		}
 	}
 	return keys
@@ -58,26 +57,26 @@ func (s *spring) keys() (keys []SpringKey) {
 
 // costs reports whether a request of a route costs more than one token.
 func (s *spring) costs() bool {
-	return slices.ContainsFunc(s.routes, func(r *springRoute) bool { return r.limiter != nil && r.limiter.tokens != 1 })
+	return slices.ContainsFunc(s.routes, func(r *SpringRoute) bool { return r.Tokens > 1 })
 }
 
 // nodes returns a rule for each route with a limit, and those without one that a wildcard would match.
 func (s *spring) nodes() (nodes []ratelimit.Node) {
 	for _, r := range s.routes {
-		n := ratelimit.Node{Key: "path", Value: r.path.text}
+		n := ratelimit.Node{Key: "path", Value: r.text}
 		switch {
 		case s.passesBy(r):
 			for _, key := range s.keys() {
 				pass := ratelimit.Node{Key: key.Entry, Limits: []ratelimit.Limit{{Unlimited: true}}}
 				n.Descriptors = append(n.Descriptors, pass)
 			}
-		case r.limiter == nil:
+		case !r.Limited():
 			continue
 		default:
-			spec := r.limiter.spec()
-			n.Descriptors = []ratelimit.Node{{Key: r.limiter.key.Entry, Limits: []ratelimit.Limit{{
-				Unit: spec.Unit, Requests: &spec.Requests, Algorithm: spec.Algorithm, Burst: spec.Burst, Name: safeName(r.id),
-				Position: s.At(r.limiter.at),
+			spec := r.spec()
+			n.Descriptors = []ratelimit.Node{{Key: r.Key.Entry, Limits: []ratelimit.Limit{{
+				Unit: spec.Unit, Requests: &spec.Requests, Algorithm: spec.Algorithm, Burst: spec.Burst,
+				Name: unusual.ReplaceAllString(r.ID, "_"), Position: s.At(r.filter),
 			}}}}
 		}
 		nodes = append(nodes, n)
@@ -91,8 +90,8 @@ func (s *spring) envoyRoutes() string {
 	for _, r := range s.routes {
 		fmt.Fprintf(&b, "- match: { %s }\n  route: { cluster: application }\n", r.match())
 		extensions := "domain: " + scalar(s.options.Domain)
-		if s.costs() && r.limiter != nil {
-			extensions += fmt.Sprintf(`, requested_tokens: "%d"`, r.limiter.tokens)
+		if s.costs() && r.Limited() {
+			extensions += fmt.Sprintf(`, requested_tokens: "%d"`, r.Tokens)
 		}
 		fmt.Fprintf(&b, `  typed_per_filter_config:
     envoy.filters.http.ext_authz:
@@ -104,20 +103,19 @@ func (s *spring) envoyRoutes() string {
 }
 
 // match returns the match of a route of Envoy.
-func (r *springRoute) match() string {
-	match := "path: " + scalar(r.path.pattern)
+func (r *SpringRoute) match() string {
+	match := "path: " + scalar(r.pattern)
 	switch {
-	case r.path.form == "template":
-		expression := variable.ReplaceAllString(regexp.QuoteMeta(r.path.pattern), "[^/]+")
-		match = "safe_regex: { regex: " + scalar(expression) + " }"
-	case r.path.form == "prefix" && r.path.pattern == "/":
+	case r.form == "template":
+		match = "safe_regex: { regex: " + scalar(r.expression) + " }"
+	case r.form == "prefix" && r.pattern == "/":
 		match = "prefix: /"
-	case r.path.form == "prefix":
-		match = "path_separated_prefix: " + scalar(r.path.pattern)
+	case r.form == "prefix":
+		match = "path_separated_prefix: " + scalar(r.pattern)
 	}
-	if len(r.methods) > 0 {
+	if len(r.Methods) > 0 {
 		match += `, headers: [{ name: ":method", string_match: { safe_regex: { regex: ` +
-			scalar(strings.Join(r.methods, "|")) + " } } }]"
+			scalar(strings.Join(r.Methods, "|")) + " } } }]"
 	}
 	return match
 }

@@ -8,17 +8,22 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// springPath is the predicate Path of a route.
-type springPath struct {
+// SpringPath is the predicate Path of a route.
+type SpringPath struct {
+	// Example is a path that the route takes, in which * stands for any word.
+	Example string
+
 	// form and pattern are a PathPattern of the policy: `exact`, `prefix` or `template`, and its text.
 	form, pattern string
 	// text is the value of the entry that the action `path` makes.
 	text string
+	// expression matches the decoded paths of the route, as paths does.
+	expression string
+	paths      *regexp.Regexp
 }
 
-// predicates reads the predicates of a route: one path, and methods. Those of a route without a limit only cause
-// warnings, because no limit is lost.
-func (s *spring) predicates(r *springRoute, list *strictyaml.Value, limited bool) bool {
+// predicates reads the predicates of a route: one path, and methods. Without a limit, their mistakes are warnings.
+func (s *spring) predicates(r *SpringRoute, list *strictyaml.Value, limited bool) bool {
 	fail := func(at *strictyaml.Value, message, hint string) bool {
 		if limited {
 			s.Fail(at, message, hint)
@@ -31,7 +36,7 @@ func (s *spring) predicates(r *springRoute, list *strictyaml.Value, limited bool
 		name, arguments := predicate(v)
 		switch name {
 		case "Path":
-			if len(arguments) != 1 || r.path.form != "" {
+			if len(arguments) != 1 || r.form != "" {
 				return fail(v, "a route with several paths shares one bucket among them",
 					"make it one route for each path, or write the limit by hand")
 			}
@@ -40,13 +45,13 @@ func (s *spring) predicates(r *springRoute, list *strictyaml.Value, limited bool
 				return fail(v, "the path "+suggest.Quoted(arguments[0])+" has no equivalent",
 					"paths here are exact, /below/** or /with/{one}/segment; write another one by hand")
 			}
-			r.path = path
+			r.SpringPath = path
 		case "Method":
 			for _, method := range arguments {
 				if !methodName.MatchString(method) {
 					return fail(v, suggest.Quoted(method)+" is no HTTP method", "want a method such as GET")
 				}
-				r.methods = append(r.methods, strings.ToUpper(method))
+				r.Methods = append(r.Methods, strings.ToUpper(method))
 			}
 		default:
 			return fail(v, "the predicate "+suggest.Quoted(name)+
@@ -54,7 +59,7 @@ func (s *spring) predicates(r *springRoute, list *strictyaml.Value, limited bool
 				"convert the route without it, and write `hosts` or another action by hand")
 		}
 	}
-	if r.path.form == "" {
+	if r.form == "" {
 		return fail(r.at, "a route without the predicate `Path`", "the path chooses the limit here: add `Path=/**`")
 	}
 	return true
@@ -94,10 +99,12 @@ var (
 	plainSegment    = regexp.MustCompile(`^[^*?{}\\]*$`)
 	methodName      = regexp.MustCompile(`^[A-Za-z]{1,20}$`)
 	variableSegment = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_]*\}$`)
+	variable        = regexp.MustCompile(`\{[^/]*\}`)
+	quotedVariable  = regexp.MustCompile(`\\\{[^/]*\\\}`) // as regexp.QuoteMeta makes it
 )
 
 // parsePath reads a path pattern of Spring.
-func parsePath(text string) (springPath, bool) {
+func parsePath(text string) (SpringPath, bool) {
 	if !strings.HasPrefix(text, "/") {
 		text = "/" + text
 	}
@@ -114,17 +121,23 @@ func parsePath(text string) (springPath, bool) {
 		case variableSegment.MatchString(segment):
 			variables = true
 		case !plainSegment.MatchString(segment):
-			return springPath{}, false
+			return SpringPath{}, false
 		}
 	}
 	pattern := "/" + strings.Join(segments, "/")
+	p := SpringPath{
+		Example: pattern, form: "exact", pattern: pattern, text: pattern, expression: regexp.QuoteMeta(pattern),
+	}
 	switch {
 	case below && variables:
-		return springPath{}, false
+		return SpringPath{}, false
 	case below:
-		return springPath{"prefix", pattern, strings.TrimSuffix(pattern, "/") + "/*"}, true
+		p.form, p.text = "prefix", strings.TrimSuffix(pattern, "/")+"/*"
+		p.Example, p.expression = p.text, strings.TrimSuffix(p.expression, "/")+"(/.*)?"
 	case variables:
-		return springPath{"template", pattern, pattern}, true
+		p.form, p.expression = "template", quotedVariable.ReplaceAllString(p.expression, "[^/]+")
+		p.Example = variable.ReplaceAllString(pattern, "*")
 	}
-	return springPath{"exact", pattern, pattern}, true
+	p.paths = regexp.MustCompile("^" + p.expression + "$")
+	return p, true
 }

@@ -32,16 +32,6 @@ func find(v *strictyaml.Value, path ...string) *strictyaml.Value {
 	return nil
 }
 
-// hasPrefix reports whether a key of a map begins with a text.
-func hasPrefix(v *strictyaml.Value, prefix string) bool {
-	for key := range v.Fields() {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // canonical returns the form of a property name that find compares.
 func canonical(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))

@@ -76,12 +76,5 @@ func comment(text string) string {
 	return suggest.Printable(text, len(text))
 }
 
-// safeName returns a name that every header can hold without quotes.
-func safeName(name string) string {
-	return strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c) {
-			return c
-		}
-		return '_'
-	}, name)
-}
+// unusual is a character that not every header and every file can have in a name.
+var unusual = regexp.MustCompile(`[^A-Za-z0-9_.-]`)

@@ -1,9 +1,12 @@
 package main
 
-import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+import (
+	"slices"
 
-// The client of the picture is that of the table in docs/algorithms.md. Its limit is 5 a minute; it sends one request a
-// second from 0:50 to 2:04, and none before.
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// The client is that of the table in docs/algorithms.md: 5 requests a minute, and one a second from 0:50 to 2:04.
 const (
 	perMinute         = 5
 	firstTry, lastTry = 50, 124 // s
@@ -26,8 +29,7 @@ type history struct {
 // level is the used part of the limit at a time, in grains.
 type level struct{ at, used int64 }
 
-// simulate sends the client's requests. It reads the bucket right before each second, at that second, and after the
-// request.
+// simulate sends the client's requests. It reads the bucket right before each second, at it, and after the request.
 func simulate(algorithm bucket.Algorithm) history {
 	limit := bucket.Limit{Algorithm: algorithm, Requests: perMinute * grain, Burst: perMinute * grain, Window: 60 * second}
 	var state bucket.State
@@ -66,10 +68,7 @@ func simulate(algorithm bucket.Algorithm) history {
 func most(times []int64, length int64) int {
 	n := 0
 	for i := range times {
-		j := i
-		for j < len(times) && times[j] < times[i]+length {
-			j++
-		}
+		j, _ := slices.BinarySearch(times, times[i]+length)
 		n = max(n, j-i)
 	}
 	return n

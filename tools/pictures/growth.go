@@ -10,14 +10,12 @@ import (
 // growth draws what a request costs with more keys, descriptors, rules and connections: one plot for each.
 func growth(report figures.Report) string {
 	const columns, wide, high, top = 2, 390.0, 190.0, 64.0
-	var tables []figures.Table
+	tables := report.Tables("growth", "keys-memory", "keys-redis", "descriptors", "rules", "connections",
+		"connections-tls")
 	description := "CPU time of the server for a request."
-	for _, name := range []string{"keys-memory", "keys-redis", "descriptors", "rules", "connections", "connections-tls"} {
-		if t, ok := report.Find("growth", name); ok {
-			tables = append(tables, t)
-			for _, r := range t.Rows {
-				description += fmt.Sprintf(" %s %s: %.3g µs.", r.Name, t.Axis, r.CPU.Median)
-			}
+	for _, t := range tables {
+		for _, r := range t.Rows {
+			description += fmt.Sprintf(" %s %s: %.3g µs.", r.Name, t.Axis, r.CPU.Median)
 		}
 	}
 	rows := (len(tables) + columns - 1) / columns

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"os"
@@ -31,21 +32,12 @@ func pictures() (map[string]string, error) {
 }
 
 func main() {
-	if err := run(filepath.Join("docs", "pictures")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	all, err := pictures()
+	for name, content := range all {
+		err = cmp.Or(err, os.WriteFile(filepath.Join("docs", "pictures", name), []byte(content), 0o644))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run it from the root of the repository (make pictures):", err)
 		os.Exit(1)
 	}
-}
-
-func run(dir string) error {
-	all, err := pictures()
-	if err != nil {
-		return err
-	}
-	for name, content := range all {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("run it from the root of the repository (make pictures): %w", err)
-		}
-	}
-	return nil
 }

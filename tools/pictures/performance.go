@@ -14,15 +14,10 @@ func performance(report figures.Report) string {
 		labels, rateX, cpuX, wide = 20.0, 270.0, 560.0, 150.0
 		firstTable, line, gap     = 84.0, 20.0, 34.0
 	)
-	var tables []figures.Table
+	tables := report.Tables("main", "memory", "redis", "ten", "hot", "check")
 	height, mostRate, mostCPU := firstTable, 1.0, 1.0
 	description := "Medians."
-	for _, name := range []string{"memory", "redis", "ten", "hot", "check"} {
-		t, ok := report.Find("main", name)
-		if !ok {
-			continue
-		}
-		tables = append(tables, t)
+	for _, t := range tables {
 		height += gap + line*float64(len(t.Rows))
 		for _, r := range t.Rows {
 			mostRate, mostCPU = max(mostRate, r.PerSecond.Median), max(mostCPU, r.CPU.Median)

@@ -14,18 +14,22 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/tools/compatibility"
+	"github.com/extauthz/extauthz/tools/migrate"
 )
 
 // Config configures a comparison.
 type Config struct {
-	// Old and New are the addresses of the services: host:port, or unix:PATH.
+	// Old and New are the addresses of rate limit services, host:port or unix:PATH, or the URLs of gateways.
 	Old, New string
+	// Progress receives the number of requests that were sent to both. Optional.
+	Progress func(sent int)
+
 	// Domains are the rules of both services. They show where several wildcards match. Optional.
 	Domains []ratelimit.Domain
 	// Strict means that New runs with COMPATIBILITY=strict: then the rows that it turns off list no difference.
 	Strict bool
-	// Progress receives the number of requests that were sent to both. Optional.
-	Progress func(sent int)
+	// Gateway has the routes of the old gateway. They show why answers differ. CompareHTTP needs it.
+	Gateway migrate.SpringGateway
 }
 
 // Report is the result of a comparison.

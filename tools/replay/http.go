@@ -9,23 +9,11 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/extauthz/extauthz/tools/migrate"
 )
 
-// HTTPConfig configures a comparison of a Spring Cloud Gateway with an Envoy in front of the service.
-type HTTPConfig struct {
-	// Old and New are the addresses of the gateways: http://host:port, or https://host:port.
-	Old, New string
-	// Gateway has the routes of the old gateway. They show why answers differ.
-	Gateway migrate.SpringGateway
-	// Progress receives the number of requests that were sent to both. Optional.
-	Progress func(sent int)
-}
-
-// CompareHTTP sends requests to both gateways, one after the other, and compares the status and the rate limit headers
-// of the answers. It ends early with an error as Compare does.
-func CompareHTTP(ctx context.Context, cfg HTTPConfig, requests []*HTTPRequest) (*Report, error) {
+// CompareHTTP sends requests to a Spring Cloud Gateway and to an Envoy in front of the service, one after the other. It
+// compares the status and the rate limit headers of the answers. It ends early with an error as Compare does.
+func CompareHTTP(ctx context.Context, cfg Config, requests []*HTTPRequest) (*Report, error) {
 	older, newer := newGateway(cfg.Old), newGateway(cfg.New)
 	return replay(ctx, requests, older.call, newer.call, newHTTPJudge(cfg.Gateway).compare, cfg.Progress)
 }

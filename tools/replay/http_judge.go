@@ -37,7 +37,7 @@ func (j *httpJudge) compare(number int, r *HTTPRequest, older, newer httpAnswer)
 		}
 	}
 	route := j.gateway.Route(r.Method, u.Path)
-	if route == nil || route.Tokens == 0 {
+	if route == nil || !route.Limited() {
 		route = new(migrate.SpringRoute) // nothing is known
 	}
 	refusal, count := j.refusal(route, &older, &newer), j.count(route, r, u, &older, &newer)
@@ -62,17 +62,16 @@ func (j *httpJudge) compare(number int, r *HTTPRequest, older, newer httpAnswer)
 	return found
 }
 
-// refusal returns the row that lists different statuses of two refusals, or a refusal of a request that has no key for
-// Spring.
+// refusal returns the row that lists different statuses of two refusals, or a refusal because of a missing key.
 func (j *httpJudge) refusal(route *migrate.SpringRoute, older, newer *httpAnswer) compatibility.Row {
-	noKey := route.Tokens > 0 && !older.has() && !j.gateway.NoHeaders && !j.gateway.Renamed
+	noKey := route.Limited() && !older.has() && !j.gateway.NoHeaders && !j.gateway.Renamed
 	switch {
 	case older.status == route.DeniedStatus && newer.denied():
 		return compatibility.SpringStatus
 	case !noKey || !newer.refused():
-	case route.EmptyPasses:
+	case route.Empty.Pass:
 		return compatibility.SpringEmptyPasses
-	case older.status == route.EmptyStatus:
+	case older.status == route.Empty.Status:
 		return compatibility.SpringEmptyStatus
 	}
 	return ""
@@ -84,7 +83,7 @@ func (j *httpJudge) count(route *migrate.SpringRoute, r *HTTPRequest, u *url.URL
 	denied := older.status == route.DeniedStatus
 	steady := j.follow(route, r, u, older, newer)
 	switch {
-	case route.Tokens == 0, newer.refused():
+	case !route.Limited(), newer.refused():
 	case older.status != newer.status && !denied && !newer.denied(): // not about the limit
 	case older.limit[remaining] == "-1":
 		return compatibility.SpringDown
@@ -114,7 +113,7 @@ func (j *httpJudge) headers(older *httpAnswer) compatibility.Row {
 // which tokens come back as on that side. Then two answers differ only by the moment at which tokens come back.
 func (j *httpJudge) follow(route *migrate.SpringRoute, r *HTTPRequest, u *url.URL, older, newer *httpAnswer) bool {
 	key, ok := keyOf(route.Key, r, u)
-	if !ok || route.Tokens == 0 {
+	if !ok || !route.Limited() {
 		return false
 	}
 	name := bucketName{route.ID, key}

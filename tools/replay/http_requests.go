@@ -106,7 +106,7 @@ func GenerateHTTP(g migrate.SpringGateway, headers map[string]string, word strin
 	const maxRoute, few = 100, 6
 	for _, route := range g.Routes {
 		n := int64(1) // without a limit
-		if route.Tokens > 0 {
+		if route.Limited() {
 			if n = route.Burst/route.Tokens + 2; n > maxRoute {
 				n = few
 			}
@@ -123,14 +123,14 @@ func GenerateHTTP(g migrate.SpringGateway, headers map[string]string, word strin
 }
 
 // requestOf returns a request that a route takes, of a client whose key is the word.
-func requestOf(route migrate.SpringRoute, headers map[string]string, word string) *HTTPRequest {
+func requestOf(route *migrate.SpringRoute, headers map[string]string, word string) *HTTPRequest {
 	path := url.URL{Path: strings.ReplaceAll(route.Example, "*", word)}
 	r := &HTTPRequest{Method: http.MethodGet}
 	if len(route.Methods) > 0 {
 		r.Method = route.Methods[0]
 	}
 	switch {
-	case route.Tokens == 0:
+	case !route.Limited():
 	case route.Key.Source == "header":
 		r.Headers = map[string]string{route.Key.Name: word}
 	case route.Key.Source == "query":

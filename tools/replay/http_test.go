@@ -291,7 +291,7 @@ func TestCompareHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := 0
-	report, err := CompareHTTP(t.Context(), HTTPConfig{Old: servers[0].URL, New: servers[1].URL + "/",
+	report, err := CompareHTTP(t.Context(), Config{Old: servers[0].URL, New: servers[1].URL + "/",
 		Progress: func(n int) { sent = n }}, requests)
 	if err != nil || report.Sent != 2 || report.Same != 2 || sent != 2 {
 		t.Errorf("%+v, progress %d: %v", report, sent, err)
@@ -301,7 +301,7 @@ func TestCompareHTTP(t *testing.T) {
 		t.Error(diff)
 	}
 	servers[1].Close()
-	report, err = CompareHTTP(t.Context(), HTTPConfig{Old: servers[0].URL, New: servers[1].URL}, requests)
+	report, err = CompareHTTP(t.Context(), Config{Old: servers[0].URL, New: servers[1].URL}, requests)
 	if err == nil || report.Sent != 0 || !strings.HasPrefix(err.Error(), servers[1].URL+" does not answer: dial") {
 		t.Errorf("a gateway that has ended: %+v, %v", report, err)
 	}

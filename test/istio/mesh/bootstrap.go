@@ -154,8 +154,7 @@ func inboundName(chain *listener.FilterChain) string {
 	return "inbound_other"
 }
 
-// plainFilters removes Istio's own filters, also those in a connection manager. The manager gets its routes, which it
-// would fetch by RDS.
+// plainFilters removes Istio's own filters, also in a connection manager, which gets the routes that it would fetch.
 func plainFilters(filters []*listener.Filter, routes map[string]*route.RouteConfiguration) ([]*listener.Filter, error) {
 	var plain []*listener.Filter
 	for _, f := range filters {

@@ -38,21 +38,10 @@ func (m *Mesh) Check() []error {
 // checkForm returns Istio's warnings as errors, such as an unknown field in a typed_config.
 func (m *Mesh) checkForm() []error {
 	var errs []error
-	for _, o := range m.Objects {
-		parts := []part{{o.Config, o.String()}}
-		if filter, ok := o.Spec.(*networking.EnvoyFilter); ok && len(filter.ConfigPatches) > 0 {
-			parts = parts[:0]
-			for i := range filter.ConfigPatches {
-				parts = append(parts, onlyPatch(o, i))
-			}
-		}
-		for _, p := range parts {
-			warning, err := o.schema.ValidateConfig(p.config)
-			for _, err := range []error{warning, err} {
-				for _, text := range lines(err) {
-					errs = append(errs, fmt.Errorf("%s: %s", p.name, text))
-				}
-			}
+	for _, p := range m.parts() {
+		warning, err := p.schema.ValidateConfig(p.alone)
+		for _, text := range append(lines(warning), lines(err)...) {
+			errs = append(errs, fmt.Errorf("%s: %s", p.name, text))
 		}
 	}
 	return errs
@@ -74,73 +63,62 @@ func lines(err error) []string {
 	return texts
 }
 
-// part is an object, or one patch of an EnvoyFilter, and its name in errors.
+// part is an object, or one patch of an EnvoyFilter.
 type part struct {
-	config config.Config
-	name   string
+	Object
+	patch int
+	name  string          // in errors
+	alone config.Config   // the object with this part only
+	rest  []config.Config // all objects without this part
 }
 
-func patchName(o Object, i int) string {
-	return fmt.Sprintf("%s: configPatches[%d] (%s)", o, i, o.Spec.(*networking.EnvoyFilter).ConfigPatches[i].ApplyTo)
-}
-
-// onlyPatch returns an EnvoyFilter with only one of its patches.
-func onlyPatch(o Object, i int) part {
-	c := o.DeepCopy()
-	filter := c.Spec.(*networking.EnvoyFilter)
-	filter.ConfigPatches = filter.ConfigPatches[i : i+1]
-	return part{c, patchName(o, i)}
-}
-
-// without calls f for each part, with its name and all objects without that part.
-func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Config)) {
+func (m *Mesh) parts() (parts []part) {
 	for i, o := range m.Objects {
-		all := make([]config.Config, len(m.Objects))
-		for j := range m.Objects {
-			all[j] = m.Objects[j].Config
-		}
 		filter, ok := o.Spec.(*networking.EnvoyFilter)
-		if !ok {
-			f(o, 0, o.String(), slices.Delete(all, i, i+1))
+		if !ok || len(filter.ConfigPatches) == 0 {
+			parts = append(parts, part{o, 0, o.String(), o.Config, slices.Delete(m.configs(), i, i+1)})
 			continue
 		}
-		for k := range filter.ConfigPatches {
-			c := o.DeepCopy()
-			rest := c.Spec.(*networking.EnvoyFilter)
-			rest.ConfigPatches = slices.Delete(rest.ConfigPatches, k, k+1)
-			all[i] = c
-			f(o, k, patchName(o, k), slices.Clone(all))
+		for k, patch := range filter.ConfigPatches {
+			alone, without, rest := o.DeepCopy(), o.DeepCopy(), m.configs()
+			only, others := alone.Spec.(*networking.EnvoyFilter), without.Spec.(*networking.EnvoyFilter)
+			only.ConfigPatches = only.ConfigPatches[k : k+1]
+			others.ConfigPatches = slices.Delete(others.ConfigPatches, k, k+1)
+			rest[i] = without
+			name := fmt.Sprintf("%s: configPatches[%d] (%s)", o, k, patch.ApplyTo)
+			parts = append(parts, part{o, k, name, alone, rest})
 		}
 	}
+	return parts
 }
 
 // checkEffect removes each part in turn. If the configurations of Envoy do not change, the part has no effect.
 func (m *Mesh) checkEffect(envoys []Envoy) []error {
 	var errs []error
-	m.without(func(o Object, patch int, name string, rest []config.Config) {
-		if o.GroupVersionKind == gvk.PeerAuthentication || o.GroupVersionKind == gvk.ProxyConfig {
-			return // it may repeat the default of mTLS, or configure the start of an Envoy
+	for _, p := range m.parts() {
+		if p.GroupVersionKind == gvk.PeerAuthentication || p.GroupVersionKind == gvk.ProxyConfig {
+			continue // it may repeat the default of mTLS, or configure the start of an Envoy
 		}
-		less, err := m.generate(rest)
+		less, err := m.generate(p.rest)
 		if err == nil && slices.EqualFunc(envoys, less, same) {
-			err = fmt.Errorf("it matches nothing and does nothing%s", hint(o, patch, envoys))
+			err = fmt.Errorf("it matches nothing and does nothing%s", p.hint(envoys))
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 		}
-	})
+	}
 	return errs
 }
 
 func same(a, b Envoy) bool { return slices.EqualFunc(a.resources(), b.resources(), proto.Equal) }
 
 // hint lists the existing names if a patch names a virtual host or a route that does not exist.
-func hint(o Object, patch int, envoys []Envoy) string {
-	filter, ok := o.Spec.(*networking.EnvoyFilter)
-	if !ok {
+func (p part) hint(envoys []Envoy) string {
+	filter, ok := p.Spec.(*networking.EnvoyFilter)
+	if !ok || len(filter.ConfigPatches) == 0 {
 		return ""
 	}
-	match := filter.ConfigPatches[patch].GetMatch()
+	match := filter.ConfigPatches[p.patch].GetMatch()
 	vhost := match.GetRouteConfiguration().GetVhost()
 	if vhost.GetName() == "" {
 		return ""
@@ -171,38 +149,31 @@ func hint(o Object, patch int, envoys []Envoy) string {
 func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) []*route.VirtualHost {
 	var all []*route.VirtualHost
 	for _, e := range envoys {
-		for _, r := range e.routeConfigurations() {
-			for _, v := range r.VirtualHosts {
-				is := networking.EnvoyFilter_SIDECAR_OUTBOUND
-				switch {
-				case !e.sidecar():
-					is = networking.EnvoyFilter_GATEWAY
-				case strings.HasPrefix(v.Name, "inbound|"):
-					is = networking.EnvoyFilter_SIDECAR_INBOUND
-				}
-				if context == is || context == networking.EnvoyFilter_ANY {
-					all = append(all, v)
-				}
+		for _, v := range within[*route.VirtualHost](e.resources()...) {
+			is := networking.EnvoyFilter_SIDECAR_OUTBOUND
+			switch {
+			case !e.sidecar():
+				is = networking.EnvoyFilter_GATEWAY
+			case strings.HasPrefix(v.Name, "inbound|"):
+				is = networking.EnvoyFilter_SIDECAR_INBOUND
+			}
+			if context == is || context == networking.EnvoyFilter_ANY {
+				all = append(all, v)
 			}
 		}
 	}
 	return all
 }
 
-// blame finds the object that causes a problem: without it, the problem does not exist. If there is no such object,
-// the error names none.
+// blame names the part, if there is one, without which a problem does not exist.
 func (m *Mesh) blame(problem string) error {
-	var cause string
-	m.without(func(o Object, _ int, name string, rest []config.Config) {
-		if cause != "" || o.GroupVersionKind != gvk.EnvoyFilter && o.GroupVersionKind != gvk.AuthorizationPolicy {
-			return
+	for _, p := range m.parts() {
+		if p.GroupVersionKind != gvk.EnvoyFilter && p.GroupVersionKind != gvk.AuthorizationPolicy {
+			continue
 		}
-		if envoys, err := m.generate(rest); err == nil && !slices.Contains(m.problems(envoys), problem) {
-			cause = name
+		if envoys, err := m.generate(p.rest); err == nil && !slices.Contains(m.problems(envoys), problem) {
+			return fmt.Errorf("%s: %s", p.name, problem)
 		}
-	})
-	if cause == "" {
-		return errors.New(problem)
 	}
-	return fmt.Errorf("%s: %s", cause, problem)
+	return errors.New(problem)
 }

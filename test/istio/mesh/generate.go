@@ -43,23 +43,30 @@ func (e Envoy) resources() []proto.Message {
 
 // Generate lets Istio's control plane make the configuration of each Envoy.
 func (m *Mesh) Generate() ([]Envoy, error) {
+	return m.generate(m.configs())
+}
+
+func (m *Mesh) configs() []config.Config {
 	configs := make([]config.Config, len(m.Objects))
 	for i, o := range m.Objects {
 		configs[i] = o.Config
 	}
-	return m.generate(configs)
+	return configs
 }
 
 func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 	for _, scope := range log.Scopes() {
 		scope.SetOutputLevel(log.NoneLevel) // its start and end do not matter here, and Check finds the mistakes
 	}
-	pods := m.pods()
+	pods, copies := m.pods(), make([]config.Config, len(configs))
+	for i, c := range configs {
+		copies[i] = c.DeepCopy() // Istio changes them in place
+	}
 	services, instances := m.registry(pods)
 	var envoys []Envoy
 	err := test.Wrap(func(t test.Failer) {
 		pilot := core.NewConfigGenTest(t, core.TestOptions{
-			Configs: clone(configs), MeshConfig: proto.CloneOf(m.config), Services: services, Instances: instances,
+			Configs: copies, MeshConfig: proto.CloneOf(m.config), Services: services, Instances: instances,
 		})
 		for _, p := range pods {
 			proxy := pilot.SetupProxy(&model.Proxy{
@@ -84,11 +91,9 @@ func (e Envoy) HTTPFilters(listenerName string) []string {
 		if l.Name != listenerName {
 			continue
 		}
-		visit(l.FilterChains[0], func(m proto.Message) {
-			if f, ok := m.(*hcm.HttpFilter); ok {
-				names = append(names, f.Name)
-			}
-		})
+		for _, f := range within[*hcm.HttpFilter](l.FilterChains[0]) {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }
@@ -97,27 +102,5 @@ func sortByName[M interface{ GetName() string }](resources []M) {
 	slices.SortFunc(resources, func(a, b M) int { return strings.Compare(a.GetName(), b.GetName()) })
 }
 
-// routeConfigurations returns the route configurations of RDS and those in listeners.
-func (e Envoy) routeConfigurations() []*route.RouteConfiguration {
-	var all []*route.RouteConfiguration
-	for _, resource := range e.resources() {
-		visit(resource, func(m proto.Message) {
-			if r, ok := m.(*route.RouteConfiguration); ok {
-				all = append(all, r)
-			}
-		})
-	}
-	return all
-}
-
 // version is the version of the proxies, on which some parts of the configuration depend.
 const version = "1.31.0"
-
-// clone copies objects for Istio, which changes them in place. A mesh generates configurations more than once.
-func clone(configs []config.Config) []config.Config {
-	copies := make([]config.Config, len(configs))
-	for i, c := range configs {
-		copies[i] = c.DeepCopy()
-	}
-	return copies
-}

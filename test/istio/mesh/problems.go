@@ -154,27 +154,33 @@ func speaksHTTP2(c *cluster.Cluster) bool {
 
 // validate checks a message with the rules of its proto, as Envoy does. It also checks the messages packed into it.
 func validate(m proto.Message) error {
-	invalid := func(m proto.Message) error {
-		rules, ok := m.(interface{ Validate() error })
-		if !ok {
-			return nil
+	messages := []proto.Message{m}
+	for _, packed := range within[*anypb.Any](m) {
+		if message, err := packed.UnmarshalNew(); err == nil {
+			messages = append(messages, message)
 		}
-		err := rules.Validate()
-		if err == nil {
-			return nil
-		}
-		steps := strings.Split(err.Error(), " | caused by: ") // the last one is the cause
-		return errors.New(steps[len(steps)-1])
 	}
-	err := invalid(m)
-	visit(m, func(inner proto.Message) {
-		if packed, ok := inner.(*anypb.Any); ok && err == nil {
-			if message, unpackErr := packed.UnmarshalNew(); unpackErr == nil {
-				err = invalid(message)
+	for _, m := range messages {
+		if rules, ok := m.(interface{ Validate() error }); ok {
+			if err := rules.Validate(); err != nil {
+				steps := strings.Split(err.Error(), " | caused by: ") // the last one is the cause
+				return errors.New(steps[len(steps)-1])
 			}
 		}
-	})
-	return err
+	}
+	return nil
+}
+
+// within returns all messages of a type in other messages, as visit finds them.
+func within[M proto.Message](messages ...proto.Message) (all []M) {
+	for _, m := range messages {
+		visit(m, func(inner proto.Message) {
+			if found, ok := inner.(M); ok {
+				all = append(all, found)
+			}
+		})
+	}
+	return all
 }
 
 // visit calls f for a message and all messages in it, including those packed into an Any.

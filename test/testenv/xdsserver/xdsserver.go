@@ -107,8 +107,7 @@ func (s *Server) Accepted(nonce string) *discoveryv3.DiscoveryRequest {
 	})
 }
 
-// Subscription waits for the first request of the number-th stream, counted from 1, and returns it with the headers of
-// the latest stream.
+// Subscription waits for the first request of stream number 1, 2, ... It also returns the headers of the latest stream.
 func (s *Server) Subscription(number int) (*discoveryv3.DiscoveryRequest, metadata.MD) {
 	s.t.Helper()
 	r := s.await(fmt.Sprintf("stream %d", number), func(r *discoveryv3.DiscoveryRequest) bool {

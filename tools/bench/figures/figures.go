@@ -1,5 +1,4 @@
-// Package figures has the results of `make bench`: the values of their rows, and the tables of docs/performance.md that
-// show them.
+// Package figures has the results of `make bench`, and the tables of docs/performance.md that show them.
 package figures
 
 import (
@@ -107,14 +106,16 @@ func (r *Report) Put(s Series) {
 	r.Series[i] = s
 }
 
-// Find returns a table of a series.
-func (r *Report) Find(series, table string) (Table, bool) {
-	for _, s := range r.Series {
-		for _, t := range s.Tables {
-			if s.Name == series && t.Name == table {
-				return t, true
+// Tables returns tables of a series in the order of their names. Those that were not measured are left out.
+func (r *Report) Tables(series string, names ...string) (found []Table) {
+	for _, name := range names {
+		for _, s := range r.Series {
+			for _, t := range s.Tables {
+				if s.Name == series && t.Name == name {
+					found = append(found, t)
+				}
 			}
 		}
 	}
-	return Table{}, false
+	return found
 }
