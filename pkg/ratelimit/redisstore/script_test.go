@@ -58,7 +58,7 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 				notes = append(notes, "note:"+t.Key)
 			}
 		}
-		args = r.AppendArgs(args, bucket.WithNotes)
+		args = r.AppendArgs(args, bucket.WithNotes, time.Now().UnixMicro())
 	}
 	slices.Reverse(notes)
 	keys = append(keys, notes...)
