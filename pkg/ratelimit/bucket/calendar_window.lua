@@ -20,5 +20,6 @@ return pattern, function(requests, bounds, room, room_part, refund, refund_part,
   return fits, gave, mattered and begin + mattered, left
 end, function(requests, bounds, cost, cost_part, most, most_part, x, count)
   local _, ends = within(bounds, x)
-  return settle(requests, ends, cost, cost_part, most, most_part, x, count), ends
+  local text = settle(requests, ends, cost, cost_part, most, most_part, x, count)
+  return text, text and ends
 end

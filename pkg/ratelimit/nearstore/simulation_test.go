@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -285,8 +286,8 @@ func (r *replica) most(l bucket.Limit) int64 {
 
 // each runs a property for all algorithms with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
-	for _, algorithm := range bucket.Algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
+	for _, algorithm := range append(bucket.Algorithms[:len(bucket.Algorithms):len(bucket.Algorithms)], bucket.CalendarWindow) {
+		t.Run(fmt.Sprint(algorithm, uint8(algorithm)), func(t *testing.T) {
 			for range runs {
 				seed := cmp.Or(*onlySeed, rand.Uint64())
 				synctest.Test(t, func(t *testing.T) {
@@ -369,5 +370,9 @@ func (l *link) set(f fate) {
 
 // perDay returns a limit that does not refill while a test runs.
 func perDay(a bucket.Algorithm, n int64) bucket.Limit {
-	return bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+	l := bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+	if a == bucket.CalendarWindow {
+		l.Calendar = bucket.NewCalendar("year", time.FixedZone("here", 3600))
+	}
+	return l
 }
