@@ -133,7 +133,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 		case spec.Algorithm.HasBurst():
 			c.At(where, all...).Fail(err.Message,
 				"a full bucket would take too long to empty: a smaller burst, or a higher rate")
-		case l.Algorithm != 0:
+		case l.Algorithm != 0 || spec.Calendar != "":
 			c.Key(where, at+".algorithm").Fail(err.Message,
 				"a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`")
 		default:
@@ -163,7 +163,11 @@ func (c *checker) failCalendar(spec LimitSpec, where string, all []string, err *
 		c.Key(where, all...).Fail(err.Message,
 			"want one "+suggest.OneOf(bucket.CalendarUnits)+": change `unit` or `unit_multiplier`, or delete `calendar`")
 	default:
-		c.At(where).Fail(err.Message, suggest.DidYouMean(spec.Calendar, zonedata.Zones()), zoneWanted)
+		meant := ""
+		if c.errors < maxHinted {
+			meant = suggest.DidYouMean(spec.Calendar, zonedata.Zones())
+		}
+		c.At(where).Fail(err.Message, meant, zoneWanted)
 	}
 }
 
@@ -246,7 +250,11 @@ func (c *checker) checkOverride(o *Override, spec LimitSpec, limitAt string) {
 	case err != nil && err.Field == "algorithm":
 		c.At(at + ".algorithm").Fail(err.Message)
 	case err != nil && (o.Max > bucket.MaxRequests || o.Algorithm != 0):
-		c.At(at+".max", at+".algorithm").Fail(err.Message, "want a smaller `max`, or another algorithm")
+		another := "another algorithm"
+		if o.Max > bucket.MaxRequests {
+			another = "`algorithm: fixed_window`"
+		}
+		c.At(at+".max", at+".algorithm").Fail(err.Message, "want a smaller `max`, or "+another)
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *Calendar) begin(date time.Time) int64 {
 	for {
 		local := at.In(c.zone)
 		_, offset := local.Zone()
-		_, end := local.ZoneBounds() // of this offset
+		_, end := local.ZoneBounds()         // of this offset
 		if !end.IsZero() && !end.After(at) { // on 31 December of a leap year, ZoneBounds ends before it (Go 1.26)
 			end = at.Add(24 * time.Hour)
 		}
