@@ -228,7 +228,7 @@ func (r *ruleSource) serve(response http.ResponseWriter, _ *http.Request) {
 	if active.Set.Generation == "" {
 		fmt.Fprintf(w, "# no rules yet, from %s\n", r.from())
 	} else {
-		fmt.Fprintf(w, "%s# generation %s, from %s, zone data %s\n", rules.Dump(active), active.Set.Generation, r.from(),
+		fmt.Fprintf(w, "%s# generation %s, from %s\n# zone data %s\n", rules.Dump(active), active.Set.Generation, r.from(),
 			zonedata.Version())
 	}
 	if refused != nil {
