@@ -73,12 +73,13 @@ func TestCalendar(t *testing.T) {
 				return shown
 			}
 			b := show("team=a").Buckets[0]
-			if b.Used != 999999999999990 || b.Capacity != 999999999999999 || b.Calendar != "Europe/Berlin" || b.Window != month ||
-				b.Reset <= 0 || b.Reset > month || b.Algorithm != "fixed_window" {
+			if b.Used != 999999999999990 || b.Capacity != 999999999999999 || b.Calendar != "Europe/Berlin" ||
+				b.Window != month || b.Reset <= 0 || b.Reset > month || b.Algorithm != "fixed_window" {
 				t.Errorf("buckets show: %+v", b)
 			}
 
-			changed := strings.NewReplacer("Asia/Tokyo", "Asia/Seoul", "999999999999999", "999999999999998").Replace(calendarRules)
+			change := strings.NewReplacer("Asia/Tokyo", "Asia/Seoul", "999999999999999", "999999999999998")
+			changed := change.Replace(calendarRules)
 			if err := os.WriteFile(filepath.Join(env.Rules.Root, "config", "rules.yaml"), []byte(changed), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -78,7 +78,8 @@ func RuleConfig(s *settings.Settings) file.Config {
 // checkOptions returns how to check rules of files and of an xDS server.
 func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
 	return ratelimit.CheckOptions{
-		DefaultAlgorithm: s.Limits.DefaultAlgorithm, CalendarMonths: s.Limits.CalendarMonths, MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
+		DefaultAlgorithm: s.Limits.DefaultAlgorithm, CalendarMonths: s.Limits.CalendarMonths,
+		MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
 		Sent: s.Answers.ReplyHeaders().Sent(),
 	}
 }
@@ -104,7 +105,8 @@ type ruleSource struct {
 func newLive(s *settings.Settings) *rules.Live {
 	o := rules.Options{
 		Limits: ratelimit.RulesOptions{KeyPrefix: s.Limits.KeyPrefix, DefaultAlgorithm: s.Limits.DefaultAlgorithm,
-			CalendarMonths: s.Limits.CalendarMonths, DefaultPolicy: s.Limits.StoreErrorPolicy, MetricValues: s.Telemetry.MetricValues, Status: s.Answers.Status},
+			CalendarMonths: s.Limits.CalendarMonths, DefaultPolicy: s.Limits.StoreErrorPolicy,
+			MetricValues: s.Telemetry.MetricValues, Status: s.Answers.Status},
 		Headers: s.Answers.ReplyHeaders(),
 	}
 	if s.Strict() {

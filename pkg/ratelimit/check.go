@@ -33,7 +33,8 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{defaults: defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}, strict: o.Strict, sent: o.Sent, rules: &domainRules{
+		standard := defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}
+		c := &checker{defaults: standard, strict: o.Strict, sent: o.Sent, rules: &domainRules{
 			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
 		}}
 		checkers[i] = c

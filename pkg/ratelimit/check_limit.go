@@ -57,7 +57,8 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	}
 	spec := l.spec(c.defaults)
 	if c.defaults.months && spec.Unit == descriptors.Month && spec.Calendar == "" {
-		c.At(at+".unit", specPaths(at)...).Fail("with USE_CALENDAR_MONTH_RATE_LIMIT, a month limit is one month of fixed_window",
+		c.At(at+".unit", specPaths(at)...).Fail(
+			"with USE_CALENDAR_MONTH_RATE_LIMIT, a month limit is one month of fixed_window",
 			"delete `algorithm` and `unit_multiplier`, count days instead of months, or unset USE_CALENDAR_MONTH_RATE_LIMIT")
 		return
 	}
@@ -156,7 +157,8 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 func (c *checker) failCalendar(spec LimitSpec, where string, all []string, err *SpecError) {
 	switch {
 	case spec.Calendar == "Local":
-		c.At(where).Fail("`calendar` cannot be `Local`", "the zone of a machine may differ from that of the next one: "+zoneWanted)
+		c.At(where).Fail("`calendar` cannot be `Local`",
+			"the zone of a machine may differ from that of the next one: "+zoneWanted)
 	case spec.Algorithm != bucket.FixedWindow:
 		c.Key(where, all...).Fail(err.Message, "only `fixed_window` has a calendar: delete `algorithm`, or `calendar`")
 	case spec.Multiplier > 1 || !slices.Contains(bucket.CalendarUnits, spec.Unit.String()):

@@ -78,8 +78,8 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	return changes
 }
 
-// affected adds the positions of limits that get DefaultAlgorithm, and those of wildcards after less specific ones that may
-// match the same entry.
+// affected adds the positions of limits that get DefaultAlgorithm, and those of wildcards after less specific ones that
+// may match the same entry.
 func (o *RatelimitOptions) affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
 	var earlier []*ratelimit.Node // wildcards of this level
 	for i := range nodes {

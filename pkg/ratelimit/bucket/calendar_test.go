@@ -162,7 +162,8 @@ func TestLargeFixedWindow(t *testing.T) {
 		outcomes := make([]bucket.Outcome, 1)
 		store.Start(t.Context(), []bucket.Request{r}, outcomes, func() {})
 		s := store["k"]
-		if o := outcomes[0]; o.Allowed != step.allowed || o.Decisions[0].Remaining != step.remaining || s.Count != step.count {
+		if o := outcomes[0]; o.Allowed != step.allowed || o.Decisions[0].Remaining != step.remaining ||
+			s.Count != step.count {
 			t.Errorf("step %d: allowed %t, %d left, a count of %d; want %t, %d, %d", i,
 				o.Allowed, o.Decisions[0].Remaining, s.Count, step.allowed, step.remaining, step.count)
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -286,7 +287,7 @@ func (r *replica) most(l bucket.Limit) int64 {
 
 // each runs a property for all algorithms with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
-	for _, algorithm := range append(bucket.Algorithms[:len(bucket.Algorithms):len(bucket.Algorithms)], bucket.CalendarWindow) {
+	for _, algorithm := range append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow) {
 		t.Run(fmt.Sprint(algorithm, uint8(algorithm)), func(t *testing.T) {
 			for range runs {
 				seed := cmp.Or(*onlySeed, rand.Uint64())
@@ -372,7 +373,8 @@ func (l *link) set(f fate) {
 func perDay(a bucket.Algorithm, n int64) bucket.Limit {
 	l := bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
 	if a == bucket.CalendarWindow {
-		l.Calendar = bucket.NewCalendar("year", time.FixedZone("here", 40*3600)) // the clock begins in 2000, and may step back
+		// The clock begins in 2000, and may step back.
+		l.Calendar = bucket.NewCalendar("year", time.FixedZone("here", 40*3600))
 	}
 	return l
 }

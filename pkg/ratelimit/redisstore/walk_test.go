@@ -190,8 +190,8 @@ func (w *walk) start() {
 		zone := calendarZones[w.random.IntN(len(calendarZones))]
 		w.calendar, _ = bucket.CalendarNamed(bucket.CalendarUnits[unit] + "@" + zone)
 		window = []int64{86_400_000_000, 7 * 86_400_000_000, 30 * 86_400_000_000, 365 * 86_400_000_000}[unit]
-		date := time.Date(2024+w.random.IntN(9), time.Month(w.pick(3, 4, 9, 10, 11)), 1+w.random.IntN(31), 0, 0, 0, 0, time.UTC)
-		w.now = date.UnixMicro()
+		year, month := 2024+w.random.IntN(9), time.Month(w.pick(3, 4, 9, 10, 11))
+		w.now = time.Date(year, month, 1+w.random.IntN(31), 0, 0, 0, 0, time.UTC).UnixMicro()
 	}
 	for i := range 1 + w.random.IntN(4) {
 		algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
