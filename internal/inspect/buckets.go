@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func (b *Asked) text() string {
 	default:
 		verdict = fmt.Sprintf("denied, fits in %.0f s", math.Ceil(b.RetryAfter))
 	}
-	window := fmt.Sprintf("%g s", b.Window)
+	window := strconv.FormatFloat(b.Window, 'f', -1, 64) + " s"
 	if b.Calendar != "" {
 		window += " in " + b.Calendar
 	}
