@@ -115,8 +115,8 @@ func (p *program) migration(env map[string]string, paths []string) *migration {
 	m.strict = s.Limits.Compatibility == "strict"
 	m.Changes = append(m.Changes, migrate.Ratelimit(m.set.Domains, migrate.RatelimitOptions{
 		Strict:           m.strict,
-		DefaultAlgorithm: s.Limits.DefaultAlgorithm,
-		Set:              func(variable string) bool { return env[variable] != "" },
+		DefaultAlgorithm: s.Limits.DefaultAlgorithm, CalendarMonths: s.Limits.CalendarMonths,
+		Set: func(variable string) bool { return env[variable] != "" },
 	})...)
 	m.OK = !m.Problems.HasErrors()
 	for _, setting := range m.Settings {

@@ -105,7 +105,7 @@ func limitName(l *ratelimit.LimitSpec) string {
 	case l.Multiplier > 1:
 		return fmt.Sprintf("%d/%d%ss", l.Requests, l.Multiplier, l.Unit)
 	}
-	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
+	return strings.TrimSpace(fmt.Sprintf("%d/%s %s", l.Requests, l.Unit, l.Calendar))
 }
 
 // listedKey is a key as `keys list -o json` prints it.

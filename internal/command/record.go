@@ -46,6 +46,8 @@ func AddRecordFlags(f *pflag.FlagSet, record *apikey.Record, now time.Time) *rat
 	f.Func("algorithm", "the `NAME` of the algorithm of --limit, unless the override of the rule names one; "+
 		"default: that of the rule whose limit --limit replaces",
 		func(v string) error { return settings.SetWord(&limit.Algorithm, v) })
+	f.StringVar(&limit.Calendar, "calendar", "", "the time `ZONE` in which the day, week, month or year of --limit "+
+		"begins, such as Europe/Berlin; default: that of the rule")
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	return limit
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ type Bucket struct {
 	Rule      string `json:"rule,omitempty"`
 	Limit     string `json:"limit"`
 	Algorithm string `json:"algorithm"`
+	// Calendar is the time zone in which the window begins, "" for windows aligned to 1970.
+	Calendar string `json:"calendar,omitempty"`
 	// Used is the hits in use, of so many in all. Window, and Reset, the time until all are free again, are in seconds.
 	Used     int64   `json:"used"`
 	Capacity int64   `json:"capacity"`
@@ -49,16 +52,16 @@ type Asked struct {
 
 // BucketOf returns what a Dry request without a cost has shown of a bucket of a rule.
 func BucketOf(l *ratelimit.Located, o *bucket.Outcome) Bucket {
-	b := newBucket(l.Limit)
+	b := newBucket(l.Limit, l.Limit.Length(o.Decisions[0].ChargedAt))
 	b.Key, b.Rule, b.Refused, b.Replaced = l.Take.Key, l.Rule.Name, l.Refused, l.Replaced
 	b.Used, b.Reset = ratelimit.UsedOf(&l.Take, o, 0), seconds(o.Decisions[0].ResetAfter)
 	return b
 }
 
-func newBucket(l *ratelimit.RuleLimit) Bucket {
+func newBucket(l *ratelimit.RuleLimit, window int64) Bucket {
 	return Bucket{
-		Limit: l.Policy, Algorithm: l.Algorithm.String(), Window: seconds(l.Window), Capacity: l.Capacity(),
-		Shadow: l.Shadow,
+		Limit: l.Policy, Algorithm: l.Algorithm.String(), Calendar: l.Calendar.Zone(), Window: seconds(window),
+		Capacity: l.Capacity(), Shadow: l.Shadow,
 	}
 }
 
@@ -67,7 +70,7 @@ func seconds(micros int64) float64 { return float64(micros) / 1e6 }
 // askedOf returns the bucket of a limit that a Dry limiter has applied.
 func askedOf(rule string, a *ratelimit.Applied) Asked {
 	b := Asked{
-		Bucket: newBucket(a.Limit), Quota: a.Quota, Cost: a.Cost, Fits: a.Decision.Allowed,
+		Bucket: newBucket(a.Limit, a.Window()), Quota: a.Quota, Cost: a.Cost, Fits: a.Decision.Allowed,
 		Remaining: a.Decision.Remaining, RetryAfter: seconds(a.Decision.RetryAfter),
 	}
 	if a.Decision.RetryAfter < 0 {
@@ -90,7 +93,11 @@ func (b *Asked) text() string {
 	default:
 		verdict = fmt.Sprintf("denied, fits in %.0f s", math.Ceil(b.RetryAfter))
 	}
-	parts := suggest.Parts{fmt.Sprintf("%d of %d used (%s, %g s)", b.Used, b.Capacity, b.Algorithm, b.Window),
+	window := strconv.FormatFloat(b.Window, 'f', -1, 64) + " s"
+	if b.Calendar != "" {
+		window += " in " + b.Calendar
+	}
+	parts := suggest.Parts{fmt.Sprintf("%d of %d used (%s, %s)", b.Used, b.Capacity, b.Algorithm, window),
 		fmt.Sprintf("costs %d: %s", b.Cost, verdict), fmt.Sprintf("charges %d", b.Charge)}
 	parts.Add(b.Shadow, "in shadow")
 	parts.Add(b.Denials > 0 && !b.Fits, "%s", b.denied())

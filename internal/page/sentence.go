@@ -18,6 +18,9 @@ func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
 	if l.UnitMultiplier > 1 {
 		window = suggest.Counted(int(l.UnitMultiplier), window)
 	}
+	if l.Calendar != nil {
+		window += " in " + l.Calendar.Zone()
+	}
 	text := "No requests "
 	if l.Requests > 0 {
 		text = fmt.Sprintf("At most %s per %s ", suggest.Counted(int(l.Requests), "request"), window)

@@ -164,6 +164,9 @@ func writeLimit(b *strings.Builder, random *rand.Rand, indent, name string) {
 		if random.IntN(4) == 0 {
 			limit += fmt.Sprintf(", count_denied: %t", random.IntN(2) == 0)
 		}
+		if algorithm == "fixed_window" && strings.Contains(limit, "unit: day") && random.IntN(2) == 0 {
+			limit += ", calendar: " + pick(random, "UTC", "Asia/Kolkata", "America/Havana")
+		}
 		if random.IntN(4) == 0 {
 			limit += ", override: {max: 3}"
 		}
@@ -179,7 +182,7 @@ func writeLimit(b *strings.Builder, random *rand.Rand, indent, name string) {
 	case 2:
 		fmt.Fprintf(b, "%srate_limit: %s\n%squota_mode: true\n", indent, one(name, "second", "minute"), indent)
 	default:
-		fmt.Fprintf(b, "%srate_limit: %s\n", indent, one(name, "second", "minute"))
+		fmt.Fprintf(b, "%srate_limit: %s\n", indent, one(name, "second", "minute", "day"))
 	}
 }
 

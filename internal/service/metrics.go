@@ -1,6 +1,8 @@
 package service
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/extauthz/extauthz/internal/guard"
@@ -247,7 +249,7 @@ func (m *metrics) collectRules(to samples) {
 			}
 			seen[name] = true
 			limit(float64(l.Requests), name[:]...)
-			window(float64(l.Window)/1e6, name[:]...)
+			window(float64(l.Length(time.Now().UnixMicro()))/1e6, name[:]...)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/internal/zonedata"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -79,7 +80,8 @@ func RuleConfig(s *settings.Settings) file.Config {
 // checkOptions returns how to check rules of files and of an xDS server.
 func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
 	return ratelimit.CheckOptions{
-		DefaultAlgorithm: s.Limits.DefaultAlgorithm, MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
+		DefaultAlgorithm: s.Limits.DefaultAlgorithm, CalendarMonths: s.Limits.CalendarMonths,
+		MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
 		Sent: s.Answers.ReplyHeaders().Sent(),
 	}
 }
@@ -104,7 +106,8 @@ type ruleSource struct {
 func newLive(s *settings.Settings) *rules.Live {
 	o := rules.Options{
 		Limits: ratelimit.RulesOptions{KeyPrefix: s.Limits.KeyPrefix, DefaultAlgorithm: s.Limits.DefaultAlgorithm,
-			DefaultPolicy: s.Limits.StoreErrorPolicy, MetricValues: s.Telemetry.MetricValues, Status: s.Answers.Status},
+			CalendarMonths: s.Limits.CalendarMonths, DefaultPolicy: s.Limits.StoreErrorPolicy,
+			MetricValues: s.Telemetry.MetricValues, Status: s.Answers.Status},
 		Headers: s.Answers.ReplyHeaders(),
 	}
 	if s.Strict() {
@@ -207,7 +210,7 @@ func (r *ruleSource) from() string {
 // describe returns the active rules as attributes of the log, or why there are none.
 func (r *ruleSource) describe() []any {
 	if generation := r.live.Active().Set.Generation; generation != "" {
-		return []any{"rules", r.name, "generation", generation}
+		return []any{"rules", r.name, "generation", generation, "zone_data", zonedata.Version()}
 	}
 	if r.problems.HasErrors() {
 		return []any{"rules", "none: the rules in " + r.name + " are refused"}
@@ -225,7 +228,8 @@ func (r *ruleSource) serve(response http.ResponseWriter, _ *http.Request) {
 	if active.Set.Generation == "" {
 		fmt.Fprintf(w, "# no rules yet, from %s\n", r.from())
 	} else {
-		fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.from())
+		fmt.Fprintf(w, "%s# generation %s, from %s\n# zone data %s\n", rules.Dump(active), active.Set.Generation, r.from(),
+			zonedata.Version())
 	}
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())

@@ -53,7 +53,7 @@ func TestSettingsOfEnvoyproxyRatelimit(t *testing.T) {
 			t.Errorf("docs/compatibility.md has no row for the default of %s", name)
 		}
 	}
-	const all = 114
+	const all = 115
 	if len(theirs) != all {
 		t.Errorf("the list has %d settings, want %d", len(theirs), all)
 	}

@@ -16,6 +16,8 @@ import (
 type CheckOptions struct {
 	// DefaultAlgorithm is the algorithm of limits that name none. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
+	// CalendarMonths is RulesOptions.CalendarMonths.
+	CalendarMonths bool
 	// MergeDomains lets several Domains have one name: their descriptors are merged (MERGE_DOMAIN_CONFIG).
 	MergeDomains bool
 	// Strict is Config.Strict.
@@ -31,7 +33,8 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, strict: o.Strict, sent: o.Sent, rules: &domainRules{
+		standard := defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}
+		c := &checker{defaults: standard, strict: o.Strict, sent: o.Sent, rules: &domainRules{
 			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
 		}}
 		checkers[i] = c
@@ -73,7 +76,7 @@ type siblings map[descriptors.Pattern]string
 // checker finds the mistakes of one Domain.
 type checker struct {
 	Mistakes
-	standard  bucket.Algorithm
+	defaults  defaults
 	strict    bool
 	sent      []string // CheckOptions.Sent
 	rules     *domainRules
@@ -242,17 +245,18 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 	type counted struct {
 		algorithm bucket.Algorithm
 		window    int64
+		calendar  *bucket.Calendar
 		shadow    bool // it has buckets of its own
 	}
 	first, named := map[counted]int{}, map[string]bool{}
 	for i := range limits {
 		l := &limits[i]
 		named[l.Name] = true
-		b, err := l.spec(c.standard).Bucket()
+		b, err := l.spec(c.defaults).Bucket()
 		if l.Unlimited || err != nil {
 			continue
 		}
-		same := counted{b.Algorithm, b.Window, l.Shadow}
+		same := counted{b.Algorithm, b.Window, b.Calendar, l.Shadow}
 		j, known := first[same]
 		if !known {
 			first[same] = i

@@ -11,13 +11,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/internal/zonedata"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // specPaths are the keys of a limit that determine how it is counted.
 func specPaths(at string) []string {
-	return []string{at + ".unit", at + ".unit_multiplier", at + ".requests_per_unit", at + ".algorithm", at + ".burst"}
+	return []string{
+		at + ".unit", at + ".unit_multiplier", at + ".requests_per_unit", at + ".algorithm", at + ".calendar", at + ".burst",
+	}
 }
 
 // checkLimit reports mistakes in a limit. keys are the keys of the entries that lead to it.
@@ -48,7 +51,17 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	if l.Multiplier < 0 || l.Burst < 0 || l.Requests != nil && *l.Requests < 0 {
 		return
 	}
-	spec := l.spec(c.standard)
+	if l.Calendar != nil && *l.Calendar == "" {
+		c.At(at+".calendar").Fail("`calendar` is empty", zoneWanted)
+		return
+	}
+	spec := l.spec(c.defaults)
+	if c.defaults.months && spec.Unit == descriptors.Month && spec.Calendar == "" {
+		c.At(at+".unit", specPaths(at)...).Fail(
+			"with USE_CALENDAR_MONTH_RATE_LIMIT, a month limit is one month of fixed_window",
+			"delete `algorithm` and `unit_multiplier`, count days instead of months, or unset USE_CALENDAR_MONTH_RATE_LIMIT")
+		return
+	}
 	limit, err := spec.Bucket()
 	if err != nil {
 		c.failSpec(l, spec, at, err)
@@ -100,6 +113,8 @@ func (c *checker) checkName(name, at string) {
 	}
 }
 
+const zoneWanted = "write the name of an IANA time zone such as `Europe/Berlin`, or `UTC`"
+
 // failSpec reports a limit that cannot be counted, at the key that is the cause.
 func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) {
 	where, all := at+"."+err.Field, specPaths(at)
@@ -110,6 +125,8 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 		}
 	case "algorithm":
 		c.At(where).Fail(err.Message)
+	case "calendar":
+		c.failCalendar(spec, where, all, err)
 	case "unit_multiplier":
 		c.At(where, all...).Fail(err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
 	case "burst":
@@ -117,7 +134,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 		case spec.Algorithm.HasBurst():
 			c.At(where, all...).Fail(err.Message,
 				"a full bucket would take too long to empty: a smaller burst, or a higher rate")
-		case l.Algorithm != 0:
+		case l.Algorithm != 0 || spec.Calendar != "":
 			c.Key(where, at+".algorithm").Fail(err.Message,
 				"a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`")
 		default:
@@ -125,10 +142,34 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 		}
 	case "requests_per_unit":
 		hint := "for no limit at all write `unlimited: true` and nothing else"
-		if spec.Algorithm == bucket.SlidingWindowLog && spec.Requests <= bucket.MaxRequests {
+		switch {
+		case spec.Requests > bucket.MaxWindowRequests:
+		case spec.Requests > bucket.MaxRequests:
+			hint = fmt.Sprintf("`algorithm: fixed_window` counts up to %d", bucket.FixedWindow.Most())
+		case spec.Algorithm == bucket.SlidingWindowLog:
 			hint = "sliding_window_counter counts more, at a fixed cost"
 		}
 		c.At(where, all...).Fail(err.Message, hint)
+	}
+}
+
+// failCalendar reports a calendar that has no meaning beside the rest of the limit, and an unknown time zone.
+func (c *checker) failCalendar(spec LimitSpec, where string, all []string, err *SpecError) {
+	switch {
+	case spec.Calendar == "Local":
+		c.At(where).Fail("`calendar` cannot be `Local`",
+			"the zone of a machine may differ from that of the next one: "+zoneWanted)
+	case spec.Algorithm != bucket.FixedWindow:
+		c.Key(where, all...).Fail(err.Message, "only `fixed_window` has a calendar: delete `algorithm`, or `calendar`")
+	case spec.Multiplier > 1 || !slices.Contains(bucket.CalendarUnits, spec.Unit.String()):
+		c.Key(where, all...).Fail(err.Message,
+			"want one "+suggest.OneOf(bucket.CalendarUnits)+": change `unit` or `unit_multiplier`, or delete `calendar`")
+	default:
+		meant := ""
+		if c.errors < maxHinted {
+			meant = suggest.DidYouMean(spec.Calendar, zonedata.Zones())
+		}
+		c.At(where).Fail(err.Message, meant, zoneWanted)
 	}
 }
 
@@ -194,7 +235,9 @@ func (c *checker) checkOverride(o *Override, spec LimitSpec, limitAt string) {
 	at := limitAt + ".override"
 	c.checkName(o.Name, at+".name")
 	spec.Requests, spec.Burst = o.Max, o.Burst
-	spec.Algorithm = cmp.Or(o.Algorithm, spec.Algorithm)
+	if spec.Algorithm = cmp.Or(o.Algorithm, spec.Algorithm); spec.Algorithm != bucket.FixedWindow {
+		spec.Calendar = "" // that of another algorithm is not used
+	}
 	_, err := spec.Bucket()
 	switch {
 	case o.Max < 1:
@@ -209,8 +252,12 @@ func (c *checker) checkOverride(o *Override, spec LimitSpec, limitAt string) {
 		c.At(at+".burst", at+".max").Fail(err.Message, "want a smaller burst, or a larger `max`")
 	case err != nil && err.Field == "algorithm":
 		c.At(at + ".algorithm").Fail(err.Message)
-	case o.Max > bucket.MaxRequests, err != nil && o.Algorithm != 0:
-		c.At(at+".max", at+".algorithm").Fail(err.Message, "want a smaller `max`, or another algorithm")
+	case err != nil && (o.Max > bucket.MaxRequests || o.Algorithm != 0):
+		another := "another algorithm"
+		if o.Max > bucket.MaxRequests {
+			another = "`algorithm: fixed_window`"
+		}
+		c.At(at+".max", at+".algorithm").Fail(err.Message, "want a smaller `max`, or "+another)
 	}
 }
 

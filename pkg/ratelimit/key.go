@@ -8,7 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window. It
+// identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window, or unit
+// and time zone. It
 // leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow beside others may
 // have their algorithm and window.
 func identity(domain string, path []*Node, l *RuleLimit) []byte {
@@ -51,7 +52,10 @@ func hashOf(id []byte) uint64 {
 const maxIdentity = 96
 
 func appendAlgorithm(key []byte, l bucket.Limit) []byte {
-	return strconv.AppendInt(append(key, l.Algorithm.Letter()), l.Window, 10)
+	if key = append(key, l.Algorithm.Letter()); l.Calendar != nil {
+		return append(key, l.Calendar.String()...)
+	}
+	return strconv.AppendInt(key, l.Window, 10)
 }
 
 // keyVersion begins all keys after the configured prefix, so that a Redis ACL can allow only them.

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -21,6 +22,7 @@ type Limit struct {
 	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this limit applies."`
 
 	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
+	Calendar  *string          `yaml:"calendar" doc:"The time zone in which a day, week, month or year begins." default:"windows of equal length, aligned to 1970 in UTC" example:"Europe/Berlin"`
 	Burst     int64            `yaml:"burst" doc:"The capacity of the bucket." min:"1" default:"requests per unit"`
 
 	// CountDenied is nil if the source does not set it: then only costs that a request states explicitly are charged.
@@ -59,16 +61,41 @@ type ProblemDetail struct {
 	Detail string `yaml:"detail" doc:"An explanation for the client." example:"Again in {retry_after} s."`
 }
 
+// defaults are how limits are counted that do not determine it themselves.
+type defaults struct {
+	algorithm bucket.Algorithm
+	// zone is the calendar of days, weeks, months and years, and months is RulesOptions.CalendarMonths.
+	zone   string
+	months bool
+}
+
+// apply completes a limit. It leaves several months or another algorithm without a calendar: in a rule, both are
+// mistakes.
+func (d defaults) apply(s LimitSpec) LimitSpec {
+	if d.zone == "" && d.months && s.Unit == descriptors.Month {
+		d.zone = time.UTC.String()
+	}
+	if s.Calendar == "" && s.Multiplier <= 1 && slices.Contains(bucket.CalendarUnits, s.Unit.String()) &&
+		(s.Algorithm == 0 || s.Algorithm == bucket.FixedWindow) {
+		s.Calendar = d.zone
+	}
+	if s.Calendar != "" {
+		d.algorithm = bucket.FixedWindow
+	}
+	s.Algorithm = cmp.Or(s.Algorithm, d.algorithm, bucket.SlidingWindow)
+	return s
+}
+
 // spec returns how the limit is counted. It replaces a negative multiplier, which Check reports, by 1.
-func (l *Limit) spec(standard bucket.Algorithm) LimitSpec {
-	spec := LimitSpec{
-		Unit: l.Unit, Multiplier: uint64(max(1, l.Multiplier)),
-		Algorithm: cmp.Or(l.Algorithm, standard, bucket.SlidingWindow), Burst: l.Burst,
+func (l *Limit) spec(d defaults) LimitSpec {
+	spec := LimitSpec{Unit: l.Unit, Multiplier: uint64(max(1, l.Multiplier)), Algorithm: l.Algorithm, Burst: l.Burst}
+	if l.Calendar != nil {
+		spec.Calendar = *l.Calendar
 	}
 	if l.Requests != nil {
 		spec.Requests = *l.Requests
 	}
-	return spec
+	return d.apply(spec)
 }
 
 // maxQueueTime bounds Limit.MaxDelay: Envoy and its client keep a request open that long.

@@ -74,6 +74,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 			}
 		case "shadow":
 			cfg.Shadow = true
+		case "calendar_months":
+			s.cfg.CalendarMonths, s.options.CalendarMonths = true, true
 		case "quota":
 			cfg.Quota = true
 		case "stop_when_over":

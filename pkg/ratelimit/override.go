@@ -13,7 +13,7 @@ import (
 
 // Override lets a limit that the request or its credential brings replace a limit, up to a rate.
 type Override struct {
-	Max       int64            `yaml:"max" doc:"The highest rate: so many hits in the window of the replaced limit." min:"1" max:"4294967295" example:"1000" required:"true"`
+	Max       int64            `yaml:"max" doc:"The highest rate: so many hits in the window of the replaced limit." min:"1" max:"999999999999999" example:"1000" required:"true"`
 	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts." default:"that of the credential, else that of the replaced limit"`
 	Burst     int64            `yaml:"burst" doc:"The capacity of its bucket, and the most that a credential can set." min:"1" default:"that of the replaced limit"`
 	Name      string           `yaml:"name" doc:"Its name in headers and logs." default:"that of the replaced limit" example:"own"`
@@ -24,6 +24,8 @@ const maxBrought = 1024
 
 // broughtLimits are the limits that decide in place of a limit with an Override.
 type broughtLimits struct {
+	// defaults are those of brought limits: the algorithm and the calendar of the limit.
+	defaults defaults
 	// named is the limit under Override.Name, with counters of its own; nil without that name.
 	named *RuleLimit
 	// compiled has the active limit for each brought one: LimitSpec -> *RuleLimit.
@@ -53,9 +55,12 @@ func (r *Rule) compileBrought(l *RuleLimit, spec LimitSpec) *RuleLimit {
 		return l
 	}
 	if faster(spec.Requests, window.Window, o.Max, l.Window) {
-		spec.Requests, spec.Unit, spec.Multiplier = o.Max, l.Unit, uint64(l.UnitMultiplier)
+		spec.Requests, spec.Unit, spec.Multiplier, spec.Calendar = o.Max, l.Unit, uint64(l.UnitMultiplier), ""
 	}
-	spec.Algorithm = cmp.Or(o.Algorithm, spec.Algorithm, l.chosen)
+	if spec.Algorithm = cmp.Or(o.Algorithm, spec.Algorithm); spec.Algorithm != 0 && spec.Algorithm != bucket.FixedWindow {
+		spec.Calendar = "" // the rule's algorithm counts
+	}
+	spec = l.brought.defaults.apply(spec)
 	spec.Burst = l.broughtBurst(spec)
 	limit, err := spec.countable()
 	if err != nil {

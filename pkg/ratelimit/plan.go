@@ -223,9 +223,7 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 
 // requestLimit compiles a limit that the request brought: the default algorithm, and a burst equal to its requests.
 func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleLimit, error) {
-	spec := specOf(o)
-	spec.Algorithm = r.options.DefaultAlgorithm
-	l, err := spec.countable()
+	l, err := r.options.defaults().apply(specOf(o)).countable()
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +277,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Lease = a.limit.Lease
 		}
 		if p.counted { // no request is denied; the state of a fixed window does not depend on the requests in the limit
-			t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
+			t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxWindowRequests, bucket.Shadow, true
 		}
 		if a.uncharged {
 			t.Cost = 0

@@ -158,13 +158,13 @@ type Applied struct {
 	// Shadow is set if the limit is in shadow: its denial is counted but not enforced.
 	Shadow bool
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
-	Quota bool
+	Quota  bool
+	cached bool // the local cache denies it
 
 	// Bucket is the bucket before the decision of a Dry limiter, nil for any other limiter.
 	Bucket *Bucket
 
-	cached bool   // the local cache denies it
-	left   uint32 // what was left before, if compare has decided; 32 bits, or each result would need more memory
+	left int64 // what was left before, if compare has decided
 }
 
 // Denied reports whether the limit is exceeded and enforced.
@@ -181,10 +181,19 @@ func (a *Applied) Wait() int64 {
 	if a.Denied() {
 		wait = a.Decision.RetryAfter
 		if wait == bucket.Never {
-			wait = a.Limit.Window
+			wait = a.Window()
 		}
 	}
 	return Seconds(wait)
+}
+
+// Window returns the length of the window of the decision, in µs. Without a decision of a bucket, it is that of today.
+func (a *Applied) Window() int64 {
+	at := a.Decision.ChargedAt
+	if at == 0 && a.Limit.Calendar != nil {
+		at = time.Now().UnixMicro()
+	}
+	return a.Limit.Length(at)
 }
 
 // Seconds rounds µs up to whole seconds.

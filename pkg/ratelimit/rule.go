@@ -44,7 +44,8 @@ type RuleLimit struct {
 	Name string
 	// Policy is the name in RateLimit headers, of letters, digits and `_.-` only: the limit's own name, else the rule's.
 	Policy string
-	// PolicyItem is its item in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): the same in each answer.
+	// PolicyItem is its item in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): the same in each answer. With a
+	// calendar it lacks the window, which differs.
 	PolicyItem string
 	// Replaces are the names of limits that do not apply to a request to which this one applies.
 	Replaces []string
@@ -153,7 +154,8 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 	id := identity(rule.Domain, rule.path, &compiled)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
 	if o := compiled.Override; o != nil {
-		compiled.brought = new(broughtLimits)
+		compiled.brought = &broughtLimits{defaults: r.options.defaults()}
+		compiled.brought.defaults.algorithm, compiled.brought.defaults.zone = compiled.chosen, compiled.Calendar.Zone()
 		if o.Name != "" {
 			named := compiled
 			named.Name, named.Policy = o.Name, plainName(o.Name)
@@ -165,7 +167,7 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 
 // countBy sets how a limit is counted. A limit that cannot be counted denies every request.
 func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
-	spec := l.spec(r.options.DefaultAlgorithm)
+	spec := l.spec(r.options.defaults())
 	limit, err := spec.Bucket()
 	if err != nil {
 		spec = LimitSpec{Unit: descriptors.Second, Multiplier: 1, Algorithm: bucket.FixedWindow}
@@ -177,7 +179,7 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	if !l.OnStoreError.known() {
 		compiled.OnStoreError = r.options.DefaultPolicy
 	}
-	if o := l.Override; o != nil && o.Max > 0 && o.Max <= bucket.MaxRequests {
+	if o := l.Override; o != nil && o.Max > 0 && o.Max <= bucket.MaxWindowRequests {
 		compiled.Override = o
 	}
 	if limit.Algorithm.HasQueue() && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
@@ -230,7 +232,7 @@ func plainName(name string) string {
 // escapes.
 func (l *RuleLimit) policyItem() string {
 	item := `"` + l.Policy + `";q=` + strconv.FormatInt(l.Requests, 10)
-	if l.Window > 0 {
+	if l.Window > 0 && l.Calendar == nil {
 		item += ";w=" + strconv.FormatInt(Seconds(l.Window), 10)
 	}
 	return item

@@ -31,6 +31,9 @@ type RulesOptions struct {
 	KeyPrefix string
 	// DefaultAlgorithm is the algorithm of requests' limits and of limits that name none. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
+	// CalendarMonths lets each month limit without an algorithm begin with the month in UTC, also limits of requests
+	// (USE_CALENDAR_MONTH_RATE_LIMIT).
+	CalendarMonths bool
 	// DefaultPolicy is the store error policy of limits that name none, and of requests' limits. Default: Local.
 	DefaultPolicy StoreErrorPolicy
 	// Status is the HTTP status of denials by limits that name none, and by requests' limits. Default: 0, which means
@@ -73,6 +76,11 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	}
 	r.options.Before = nil // else each set would keep all sets before it
 	return r
+}
+
+// defaults returns how limits are counted that do not determine it themselves.
+func (o *RulesOptions) defaults() defaults {
+	return defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}
 }
 
 func (r *Rules) compile(parent *descriptors.Tree[position], domain string, above []*Node, nodes []Node) {

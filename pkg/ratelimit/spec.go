@@ -1,9 +1,11 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -17,8 +19,11 @@ type LimitSpec struct {
 	// because the longest window has fewer seconds.
 	Unit       descriptors.Unit `json:"unit"`
 	Multiplier uint64           `json:"unit_multiplier,omitempty"`
-	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default.
+	// Algorithm may be bucket.SlidingWindow, which depends on Requests. With a Calendar, its default is
+	// bucket.FixedWindow; else it has none.
 	Algorithm bucket.Algorithm `json:"algorithm,omitempty"`
+	// Calendar is the time zone by which days, weeks, months or years begin; "" for windows of equal length.
+	Calendar string `json:"calendar,omitempty"`
 	// Burst is the capacity of the bucket algorithms; 0 means Requests. The window algorithms have none.
 	Burst int64 `json:"burst,omitempty"`
 }
@@ -35,6 +40,9 @@ func (e *SpecError) Error() string { return e.Message }
 
 // Bucket returns the limit that stores decide by, or an error that is not nil.
 func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
+	if s.Calendar != "" {
+		s.Algorithm = cmp.Or(s.Algorithm, bucket.FixedWindow)
+	}
 	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
 	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}
 	fail := func(field, format string, args ...any) (bucket.Limit, *SpecError) {
@@ -51,6 +59,19 @@ func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 		return fail("unit_multiplier", "a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)
 	}
 	l.Window = unit * int64(multiplier)
+	switch {
+	case s.Calendar == "":
+	case !slices.Contains(bucket.CalendarUnits, s.Unit.String()), multiplier > 1:
+		return fail("calendar", "`calendar` has no meaning for %s", suggest.Counted(int(multiplier), s.Unit.String()))
+	case s.Algorithm != bucket.FixedWindow:
+		return fail("calendar", "`calendar` has no meaning for %s", s.Algorithm)
+	default:
+		var err error
+		if l.Calendar, err = bucket.CalendarNamed(s.Unit.String() + "@" + s.Calendar); err != nil {
+			return fail("calendar", "unknown time zone %s", suggest.Quoted(s.Calendar))
+		}
+		l.Algorithm = bucket.CalendarWindow
+	}
 	if l.Burst == 0 && l.Algorithm.HasBurst() {
 		l.Burst = l.Requests
 	}

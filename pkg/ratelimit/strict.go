@@ -21,7 +21,7 @@ func (p *Plan) countsOnly() bool {
 	}
 	for i := range p.limits {
 		l := p.limits[i].limit
-		if l.Algorithm != bucket.FixedWindow || l.CountDenied != nil && !*l.CountDenied {
+		if !l.Algorithm.Resets() || l.CountDenied != nil && !*l.CountDenied {
 			return false
 		}
 	}
@@ -41,11 +41,16 @@ func (a *appliedLimit) share(r *Rule) {
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		if !l.beside && l.Algorithm == a.limit.Algorithm && l.Window == a.limit.Window {
+		if !l.beside && sameWindows(&l.Limit, &a.limit.Limit) {
 			a.keyed, a.limit.identity, a.limit.rule, a.limit.hashTag = r, l.identity, l.rule, l.hashTag
 			return
 		}
 	}
+}
+
+// sameWindows reports whether two limits have the same algorithm and windows, so that they can share a bucket.
+func sameWindows(a, b *bucket.Limit) bool {
+	return a.Algorithm == b.Algorithm && a.Window == b.Window && a.Calendar == b.Calendar
 }
 
 // leaveOutOthers lets all takes charge nothing, because the local cache denies another limit of the request.
@@ -65,7 +70,7 @@ func (p *Plan) leaveOut(o *bucket.Outcome) {
 	}
 	isOver, over := make([]bool, len(p.limits)), 0
 	for i, a := range p.limits {
-		left := a.limit.Requests - (bucket.MaxRequests - o.Decisions[a.take].Remaining)
+		left := a.limit.Requests - (bucket.MaxWindowRequests - o.Decisions[a.take].Remaining)
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
 		if own.Refund == 0 && (left < 0 || own.Cost > uint64(left)) {
 			isOver[i] = true
@@ -90,7 +95,7 @@ func (p *Plan) counts(takes []bucket.Take, res *Result) []count {
 			continue
 		}
 		d := &res.Limits[i].Decision
-		after := bucket.MaxRequests - d.Remaining
+		after := bucket.MaxWindowRequests - d.Remaining
 		if !d.Allowed {
 			after++ // more than any limit; the store does not report how much more
 		}
@@ -131,7 +136,7 @@ func (p *Plan) compare(takes []bucket.Take, res *Result) {
 // compareOne decides a limit by the count of its bucket. It tells the local cache of a limit that is exceeded.
 func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Applied) {
 	own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
-	applied.left = uint32(max(0, a.limit.Requests-c.now))
+	applied.left = max(0, a.limit.Requests-c.now)
 	if a.uncharged {
 		applied.Cost = own.Cost
 	} else {

@@ -34,7 +34,7 @@ func (r Reason) Exhausted(status int, limits *ratelimit.Result) *Exhausted {
 	e.RetryAfter = limits.RetryAfter
 	for i := range limits.Limits {
 		if l := &limits.Limits[i]; l.Denied() && !l.Limit.Hidden {
-			window := strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10)
+			window := strconv.FormatInt(ratelimit.Seconds(l.Window()), 10)
 			e.Violations = append(e.Violations, Violation{
 				Policy: l.Limit.Policy, Limit: strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s",
 			})

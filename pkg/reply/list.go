@@ -72,6 +72,9 @@ func (l *List) addDraft(h *Headers, shown []*ratelimit.Applied) {
 		if first(shown, i) {
 			l.separate(i)
 			l.values = append(l.values, a.Limit.PolicyItem...)
+			if a.Limit.Calendar != nil {
+				l.values = strconv.AppendInt(append(l.values, ";w="...), ratelimit.Seconds(a.Window()), 10)
+			}
 		}
 	}
 	l.add(h.name("ratelimit-policy"), length)
@@ -97,7 +100,7 @@ func (l *List) separate(i int) {
 // addSpring adds the headers of Spring Cloud Gateway. As there, -1 remain if a store error let the request pass. Its
 // rates are whole numbers a second, so a limit with another rate has no header of it.
 func (l *List) addSpring(h *Headers, res *ratelimit.Result, a *ratelimit.Applied) {
-	remaining, seconds := a.Decision.Remaining, max(1, a.Limit.Window/1_000_000)
+	remaining, seconds := a.Decision.Remaining, max(1, a.Window()/1_000_000)
 	if res.Decider == ratelimit.FromPolicyAllow {
 		remaining = -1
 	}

@@ -91,7 +91,7 @@ func appendFilled(b []byte, template string, res *ratelimit.Result, a *ratelimit
 		case name == "reset":
 			b = strconv.AppendInt(b, a.Wait(), 10)
 		case name == "window":
-			b = strconv.AppendInt(b, ratelimit.Seconds(a.Limit.Window), 10)
+			b = strconv.AppendInt(b, ratelimit.Seconds(a.Window()), 10)
 		case name == "name" || name == "policy":
 			b = append(b, a.Limit.Policy...)
 		case name == "retry_after" && res.RetryAfter == bucket.Never:

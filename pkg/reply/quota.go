@@ -30,7 +30,7 @@ func AppendQuota(b []byte, res *ratelimit.Result) []byte {
 		for _, a := range appendShown(nil, res) {
 			l := a.Limit
 			q := quota{
-				Name: l.Policy, Limit: l.Requests, Window: ratelimit.Seconds(l.Window),
+				Name: l.Policy, Limit: l.Requests, Window: ratelimit.Seconds(a.Window()),
 				Used: a.Bucket.Used, Remaining: a.Decision.Remaining, Reset: ratelimit.Seconds(a.Decision.ResetAfter),
 			}
 			if capacity := l.Capacity(); capacity != l.Requests {

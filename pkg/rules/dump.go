@@ -43,6 +43,9 @@ func Dump(a *Active) string {
 func effective(l ratelimit.Limit, compiled *ratelimit.RuleLimit) ratelimit.Limit {
 	l.Unit, l.Requests, l.Shadow = 0, nil, false
 	l.Algorithm, l.Burst, l.OnStoreError = compiled.Algorithm, compiled.Burst, compiled.OnStoreError
+	if zone := compiled.Calendar.Zone(); zone != "" {
+		l.Calendar = &zone
+	}
 	l.MaxDelay = time.Duration(compiled.MaxDelay) * time.Microsecond
 	if l.Multiplier == 1 {
 		l.Multiplier = 0

@@ -114,7 +114,7 @@ func ruleAttrs(s *ratelimit.Status, a *ratelimit.Applied) []slog.Attr {
 // numbers returns the numbers of a limit, and what is left of it.
 func numbers(a *ratelimit.Applied) []slog.Attr {
 	attrs := []slog.Attr{
-		slog.Int64("requests", a.Limit.Requests), slog.Int64("window", ratelimit.Seconds(a.Limit.Window)),
+		slog.Int64("requests", a.Limit.Requests), slog.Int64("window", ratelimit.Seconds(a.Window())),
 		slog.Uint64("cost", a.Cost), slog.Int64("remaining", a.Decision.Remaining),
 	}
 	if !a.Decision.Allowed && a.Decision.RetryAfter >= 0 {

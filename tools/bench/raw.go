@@ -49,7 +49,7 @@ func bucketCalls(limit bucket.Limit) calls {
 	r := bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
 	var args []byte
 	for range takesInCall {
-		args = r.AppendArgs(args, bucket.WithoutNotes)
+		args = r.AppendArgs(args, bucket.WithoutNotes, 0)
 	}
 	return calls{bucket.Script(), takesInFlight / takesInCall, func() ([]string, []any) {
 		names := make([]string, takesInCall)

@@ -19,6 +19,8 @@ type RatelimitOptions struct {
 	Strict bool
 	// DefaultAlgorithm is the algorithm of limits that name none.
 	DefaultAlgorithm bucket.Algorithm
+	// CalendarMonths is USE_CALENDAR_MONTH_RATE_LIMIT.
+	CalendarMonths bool
 	// Set reports whether a variable is set.
 	Set func(variable string) bool
 }
@@ -41,7 +43,7 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	if !o.Strict {
 		var limits, wildcards []string
 		for _, d := range domains {
-			limits, wildcards = affected(d.Descriptors, limits, wildcards)
+			limits, wildcards = o.affected(d.Descriptors, limits, wildcards)
 		}
 		if len(limits) > 0 && o.DefaultAlgorithm != bucket.FixedWindow {
 			changes = append(changes, Change{compatibility.Algorithm, fmt.Sprintf("%s: %s in place of fixed_window",
@@ -80,13 +82,15 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	return changes
 }
 
-// affected adds the positions of limits without an algorithm, and of wildcards that are moreSpecific than earlier ones.
-func affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
+// affected adds the positions of limits that get DefaultAlgorithm, and of wildcards that are moreSpecific than earlier
+// ones.
+func (o *RatelimitOptions) affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
 	var earlier []*ratelimit.Node // wildcards of this level
 	for i := range nodes {
 		n := &nodes[i]
 		for _, l := range n.AllLimits() {
-			if l.Algorithm == 0 && !l.Unlimited {
+			calendar := l.Calendar != nil || o.CalendarMonths && l.Unit == descriptors.Month
+			if l.Algorithm == 0 && !l.Unlimited && !calendar {
 				limits = append(limits, cmp.Or(l.Position, n.Position))
 			}
 		}
@@ -96,7 +100,7 @@ func affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string
 		if strings.Contains(n.Key+n.Value, "*") {
 			earlier = append(earlier, n)
 		}
-		limits, wildcards = affected(n.Descriptors, limits, wildcards)
+		limits, wildcards = o.affected(n.Descriptors, limits, wildcards)
 	}
 	return limits, wildcards
 }

@@ -151,7 +151,9 @@ func checkLimit(l ratelimit.LimitSpec) error {
 	if l.Unit == descriptors.UnknownUnit {
 		return mistake("a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
 	}
-	l.Algorithm = cmp.Or(l.Algorithm, bucket.TokenBucket)
+	if l.Calendar == "" {
+		l.Algorithm = cmp.Or(l.Algorithm, bucket.TokenBucket)
+	}
 	if _, err := l.Bucket(); err != nil {
 		return mistake(err.Message, "the limit of a key must be one that can be counted exactly")
 	}

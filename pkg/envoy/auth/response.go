@@ -176,10 +176,10 @@ func facts(d *authz.Decision) [8]fact {
 	}
 }
 
-// expressible reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks nor several
-// units. It drops what it does not know, which would leave another limit.
+// expressible reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks, calendars nor
+// several units. It drops what it does not know, which would leave another limit.
 func expressible(l *ratelimit.LimitSpec) bool {
-	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
+	return l != nil && l.Calendar == "" && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
 		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
 }
 

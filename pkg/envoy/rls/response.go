@@ -95,7 +95,7 @@ func (c *Codec) appendStatus(b []byte, status *ratelimit.Status) []byte {
 // appendLimit appends the current_limit of a status.
 func appendLimit(b []byte, l *ratelimit.RuleLimit) []byte {
 	b, begun := wire.Begin(b, statusLimit)
-	b = wire.AppendVarint(b, limitRequests, uint64(uint32(l.Requests)))
+	b = wire.AppendVarint(b, limitRequests, uint64(min(l.Requests, math.MaxUint32)))
 	b = wire.AppendVarint(b, limitUnit, uint64(l.Unit))
 	b = wire.AppendText(b, limitName, wire.ValidText(l.Name))
 	if l.UnitMultiplier > 1 {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -16,7 +15,7 @@ import (
 // wait returns the reset time of a limit, in whole seconds. It is the end of the window in strict mode, also for a
 // denial that never ends.
 func (c *Codec) wait(a *ratelimit.Applied) int64 {
-	if c.Strict && a.Limit.Algorithm == bucket.FixedWindow {
+	if c.Strict && a.Limit.Algorithm.Resets() {
 		return ratelimit.Seconds(a.Decision.ResetAfter)
 	}
 	return a.Wait()

@@ -35,7 +35,7 @@ func BenchmarkScript(b *testing.B) {
 			b.ReportAllocs()
 			var args []byte
 			for b.Loop() {
-				args = r.AppendArgs(args[:0], bucket.WithNotes)
+				args = r.AppendArgs(args[:0], bucket.WithNotes, 0)
 			}
 		})
 		b.Run("answer/"+algorithm.String(), func(b *testing.B) {

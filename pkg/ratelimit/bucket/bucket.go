@@ -10,11 +10,15 @@ import (
 // charge; the bound on the log keeps that state within some 100 kB.
 const (
 	// MaxRequests bounds Requests and Burst. It is the largest requests_per_unit in a rule file of envoyproxy/ratelimit.
-	MaxRequests    = math.MaxUint32
-	MaxLogRequests = 10_000
+	MaxRequests = math.MaxUint32
+	// MaxWindowRequests bounds the Requests of a fixed window. Five times as much is below 2^53, and it is the largest
+	// integer of a structured field (RFC 9651).
+	MaxWindowRequests = 999_999_999_999_999
+	MaxLogRequests    = 10_000
 	// WarnLogRequests is the limit from which one decision of the log costs a noticeable part of Redis' time.
 	WarnLogRequests = 1_000
-	// maxUnits is the most units of one window in a bucket: counted denials fill it to twice its capacity.
+	// maxUnits is the most units of one window in a bucket: counted denials fill it to twice its capacity. A fixed window
+	// has twice MaxWindowRequests.
 	maxUnits = 2 * MaxRequests
 	// maxFill bounds the time in which a full bucket empties, also one that counted denials filled to twice its capacity.
 	// With it, times stay below 2^53 µs until the year 2100. It also bounds windows.
@@ -28,12 +32,32 @@ const MaxWindow = maxFill / 2
 type Limit struct {
 	// Requests is the number of units in a window; 0 denies every cost above 0.
 	Requests int64
-	// Window is the length of the window in µs.
+	// Window is the length of the window in µs. With a Calendar it is only near that: see WindowAt.
 	Window int64
 	// Burst is the capacity of the bucket algorithms. The window algorithms ignore it.
 	Burst int64
 	// Algorithm is how the bucket counts.
 	Algorithm Algorithm
+	// Calendar has the windows of CalendarWindow. It is nil for all other algorithms.
+	Calendar *Calendar
+}
+
+// WindowAt returns the beginning and the end of the window that contains a time, both in µs since 1970.
+func (l *Limit) WindowAt(x int64) (begin, end int64) {
+	if l.Calendar != nil {
+		return l.Calendar.Window(x)
+	}
+	begin = x - x%l.Window
+	return begin, begin + l.Window
+}
+
+// Length returns the length of the window that contains a time, in µs.
+func (l *Limit) Length(at int64) int64 {
+	if l.Calendar == nil {
+		return l.Window
+	}
+	begin, end := l.Calendar.Window(at)
+	return end - begin
 }
 
 // Capacity returns the largest cost that can ever pass.
@@ -54,6 +78,9 @@ func (l Limit) Check() error {
 	}
 	most := registry[l.Algorithm].most
 	switch {
+	case (l.Calendar != nil) != registry[l.Algorithm].calendar:
+		return fmt.Errorf("the algorithm %d with the calendar %q: want one for calendar windows, and only for them",
+			l.Algorithm, l.Calendar.Zone())
 	case l.Requests < 0:
 		return fmt.Errorf("%d requests: want 0 or more", l.Requests)
 	case l.Requests > most:

@@ -38,7 +38,7 @@ func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s
 func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.Window }
 
 func (fixedWindow) sound(s *State, held int64) bool {
-	return held == 0 && s.Part == 0 && s.Count <= maxUnits
+	return held == 0 && s.Part == 0 && s.Count <= 2*MaxWindowRequests
 }
 
 func (fixedWindow) text(b []byte, s *State) []byte {

@@ -1,5 +1,6 @@
 -- The twin of fixed_window.go. The text: "f1 time count". The count belongs to the window that contains the time.
 local pattern = '^f1 (%d+) (%d+)$'
+local MOST = 1999999999999998 -- twice the largest limit of a fixed window
 
 if merging then
   return function(_, count, _, _, _, other) return count > other and count or other end

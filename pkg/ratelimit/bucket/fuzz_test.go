@@ -36,8 +36,14 @@ func readScenario(algorithm bucket.Algorithm, data []byte) (s scenario, ok bool)
 	pick := func(choices ...int64) int64 { return choices[int(next())%len(choices)] }
 	s.limit = bucket.Limit{
 		Algorithm: algorithm,
-		Requests:  pick(1, 2, 3, 7, 10, 100, 1000, 9999, bucket.MaxRequests),
+		Requests:  pick(1, 2, 3, 7, 10, 100, 1000, 9999, bucket.MaxRequests, algorithm.Most()),
 		Window:    pick(1, 2, 10, 999, 1_000_000, 1_000_003, 60_000_000, 3_600_000_000, day, 30*day),
+	}
+	if algorithm == bucket.CalendarWindow {
+		unit := pick(0, 1, 2, 3)
+		s.limit.Window = []int64{day, 7 * day, 30 * day, 365 * day}[unit]
+		zone := []string{"UTC", "Europe/Berlin", "America/Havana", "Atlantic/Azores", "Pacific/Apia"}[pick(0, 1, 2, 3, 4)]
+		s.limit.Calendar, _ = bucket.CalendarNamed(bucket.CalendarUnits[unit] + "@" + zone)
 	}
 	s.limit.Burst = pick(s.limit.Requests, 1, 2, 5, 2*s.limit.Requests+1, bucket.MaxRequests)
 	s.counted = next()%4 == 0
@@ -106,7 +112,7 @@ func seed(f *testing.F) {
 
 // forEach runs the check on the scenario for each algorithm.
 func forEach(t *testing.T, data []byte, check func(t *testing.T, b *bucketUnderTest)) {
-	for _, algorithm := range bucket.Algorithms {
+	for _, algorithm := range append([]bucket.Algorithm{bucket.CalendarWindow}, bucket.Algorithms...) {
 		if s, ok := readScenario(algorithm, data); ok {
 			check(t, newBucketUnderTest(s))
 		}
@@ -151,8 +157,9 @@ func FuzzBounds(f *testing.F) {
 func withinBounds(l bucket.Limit, from, to, n int64) bool {
 	w := l.Window
 	switch l.Algorithm {
-	case bucket.FixedWindow:
-		return from/w != to/w || n <= l.Requests
+	case bucket.FixedWindow, bucket.CalendarWindow:
+		_, end := l.WindowAt(from)
+		return to >= end || n <= l.Requests
 	case bucket.SlidingWindowLog:
 		return to-from >= w || n <= l.Requests
 	case bucket.SlidingWindowCounter: // L·(1 + s/W) in an interval of s ≤ W, L in a window
@@ -203,7 +210,7 @@ func FuzzForecasts(f *testing.F) {
 				if then := soon(d.ResetAfter, 0); then.Remaining != capacity {
 					fail("not all remains", d.ResetAfter)
 				}
-				if b.limit.Algorithm != bucket.FixedWindow && d.ResetAfter > 0 && soon(d.ResetAfter-1, 0).ResetAfter != 1 {
+				if !b.limit.Algorithm.Resets() && d.ResetAfter > 0 && soon(d.ResetAfter-1, 0).ResetAfter != 1 {
 					fail("reset", d.ResetAfter-1)
 				}
 				switch {

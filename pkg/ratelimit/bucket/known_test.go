@@ -28,7 +28,7 @@ type known struct {
 
 // forEachKnown runs the check on states that the scenario reaches in each algorithm.
 func forEachKnown(t *testing.T, data []byte, check func(t *testing.T, k known)) {
-	for _, algorithm := range bucket.Algorithms {
+	for _, algorithm := range append([]bucket.Algorithm{bucket.CalendarWindow}, bucket.Algorithms...) {
 		s, ok := readScenario(algorithm, data)
 		if !ok {
 			continue

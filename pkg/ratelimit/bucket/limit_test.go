@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,6 +12,8 @@ import (
 )
 
 const day = 86_400_000_000
+
+var daysInUTC = bucket.NewCalendar("day", time.UTC)
 
 // TestCheck checks that each limit is just inside the bounds. One more is refused, and the error names the largest
 // that fits.
@@ -21,8 +24,24 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		"requests of a counter": {
-			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1<<32 - 1, Window: 365 * day},
+			bucket.Limit{Algorithm: bucket.SlidingWindowCounter, Requests: 1<<32 - 1, Window: 365 * day},
 			func(l *bucket.Limit) { l.Requests++ }, "at most 4294967295",
+		},
+		"requests of a fixed window": {
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 999_999_999_999_999, Window: 365 * day},
+			func(l *bucket.Limit) { l.Requests++ }, "at most 999999999999999",
+		},
+		"requests of a calendar": {
+			bucket.Limit{Algorithm: bucket.CalendarWindow, Requests: 999_999_999_999_999, Window: day, Calendar: daysInUTC},
+			func(l *bucket.Limit) { l.Requests++ }, "at most 999999999999999",
+		},
+		"a calendar": {
+			bucket.Limit{Algorithm: bucket.CalendarWindow, Requests: 1, Window: day, Calendar: daysInUTC},
+			func(l *bucket.Limit) { l.Calendar = nil }, "calendar",
+		},
+		"no calendar": {
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: day},
+			func(l *bucket.Limit) { l.Calendar = daysInUTC }, "calendar",
 		},
 		"requests of a log": {
 			bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 10_000, Window: day},
@@ -54,7 +73,7 @@ func TestCheck(t *testing.T) {
 		},
 		"algorithm": {
 			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: 1},
-			func(l *bucket.Limit) { l.Algorithm++ }, "no algorithm",
+			func(l *bucket.Limit) { l.Algorithm = 100 }, "no algorithm",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

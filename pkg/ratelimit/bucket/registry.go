@@ -20,6 +20,8 @@ const (
 	LeakyBucket
 	// FixedWindow counts within windows aligned to the epoch. Up to twice Requests can pass around an edge.
 	FixedWindow
+	// CalendarWindow is FixedWindow with the windows of a Calendar. Users choose it by that: it has no word of its own.
+	CalendarWindow
 )
 
 // SlidingWindow stands for SlidingWindowLog or SlidingWindowCounter, by the size of the limit: see For. Users choose
@@ -58,7 +60,11 @@ type entry struct {
 	resets bool
 	// most is the largest Limit.Requests that can be counted exactly.
 	most int64
-	// engine decides in Go. The Lua file of this name is its twin in Redis.
+	// calendar is set if the windows are those of Limit.Calendar.
+	calendar bool
+	// twin is the Lua file of the engine in Redis; "" for that of the name.
+	twin string
+	// engine decides in Go.
 	engine engine
 }
 
@@ -75,16 +81,22 @@ var registry = [...]entry{
 	LeakyBucket: {
 		name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, queue: queueAll, engine: leakyBucket{},
 	},
-	FixedWindow: {name: "fixed_window", letter: 'f', most: MaxRequests, resets: true, engine: fixedWindow{}},
+	FixedWindow: {name: "fixed_window", letter: 'f', most: MaxWindowRequests, resets: true, engine: fixedWindow{}},
+	CalendarWindow: {
+		name: "fixed_window", twin: "calendar_window", letter: 'f', most: MaxWindowRequests, resets: true, calendar: true,
+		engine: calendarWindow{},
+	},
 }
 
-// Algorithms lists the algorithms that a bucket can count by.
+// Algorithms lists the algorithms that users can choose by name.
 var Algorithms = allAlgorithms()
 
 func allAlgorithms() []Algorithm {
 	list := make([]Algorithm, 0, len(registry)-1)
 	for a := Algorithm(1); a.known(); a++ {
-		list = append(list, a)
+		if !registry[a].calendar {
+			list = append(list, a)
+		}
 	}
 	return list
 }
@@ -117,6 +129,9 @@ func (a Algorithm) HasGrants() bool { return a.known() && registry[a].hasGrants 
 // Resets reports whether a window of the algorithm ends with all that was used in it, so that none of it counts in the
 // next one.
 func (a Algorithm) Resets() bool { return a.known() && registry[a].resets }
+
+// Most returns the largest Limit.Requests of the algorithm.
+func (a Algorithm) Most() int64 { return registry[a].most }
 
 // Words lists the texts that UnmarshalText accepts.
 func (Algorithm) Words() []string {

@@ -293,7 +293,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.ResetAfter = 0, 0
 		if row.resets {
-			d.ResetAfter = alg.drain(&t.Limit, &State{Last: now})
+			d.ResetAfter, d.ChargedAt = alg.drain(&t.Limit, &State{Last: now}), now
 		}
 		return
 	}

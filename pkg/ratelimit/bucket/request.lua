@@ -52,8 +52,9 @@ local MAX_CLOCK_STEP = 2000000
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 
 -- The kind of a take: another one of the request follows, its details follow, the time of the request follows; or it
--- stands for a request without takes. With DRY, nothing of the request is written, and its texts are sent whole.
-local MORE, DETAILED, TIMED, NONE, DRY = 1, 2, 4, 8, 16
+-- stands for a request without takes. With DRY, nothing of the request is written, and its texts are sent whole. With
+-- CALENDAR, the beginnings of four windows follow, in place of the length of one.
+local MORE, DETAILED, TIMED, NONE, DRY, CALENDAR = 1, 2, 4, 8, 16, 32
 local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
 local TAKE = '<BBdddddd'
 local DETAILS = '<BBddddd'
@@ -91,6 +92,10 @@ while pos <= #args do
       local role, counted, most, most_part, refund, refund_part, since = 0, 0, nil, nil, 0, 0, 0
       local noted
       if kind > MORE then
+        if kind >= CALENDAR then
+          kind, window = kind - CALENDAR, {unpack('<dddd', args, pos)}
+          pos = window[5]
+        end
         if kind >= DRY then kind, dry = kind - DRY, true end
         if kind == NONE then kind, takes, k = 0, 0, first_key end
         if kind >= TIMED then

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"embed"
 	"encoding/binary"
 	"fmt"
@@ -32,8 +33,8 @@ func twin(name string) string {
 func Script() string {
 	var choice strings.Builder
 	word := "if"
-	for _, a := range Algorithms {
-		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, twin(a.String()))
+	for a := Algorithm(1); a.known(); a++ {
+		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, twin(cmp.Or(registry[a].twin, a.String())))
 		word = "elseif"
 	}
 	choice.WriteString("end\n")
@@ -48,6 +49,7 @@ const (
 	timed                     // the time of the request follows
 	none                      // a request without takes
 	dry                       // the request only shows its buckets
+	calendar                  // the bounds of its windows follow
 )
 
 // takeBytes is the length of a take without details.
@@ -70,8 +72,10 @@ const (
 // refund. A floor reads it.
 func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
 
-// AppendArgs appends the takes of the request in the format of the script. The keys are not part of it.
-func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
+// AppendArgs appends the takes of the request in the format of the script. The keys are not part of it. near is about
+// the time of the decision, in µs since 1970: of the windows of a calendar, those around it are sent, and the clock of
+// the script chooses. Request.At, if set, takes its place.
+func (r *Request) AppendArgs(b []byte, notes Notes, near int64) []byte {
 	if len(r.Takes) == 0 {
 		return append(append(b, none), make([]byte, takeBytes-1)...)
 	}
@@ -90,11 +94,19 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 		if i == 0 && r.At != 0 {
 			kind |= timed
 		}
+		if t.Limit.Calendar != nil {
+			kind |= calendar
+		}
 		cost, room := t.scriptArgs()
 		b = append(b, kind, byte(t.Limit.Algorithm))
 		b = appendFloat(b, t.Limit.Requests)
 		b = appendFloat(b, t.Limit.Window)
 		b = appendSpan(appendSpan(b, cost), room)
+		if kind&calendar != 0 {
+			for _, begin := range t.Limit.Calendar.Bounds(cmp.Or(r.At, near)) {
+				b = appendFloat(b, begin)
+			}
+		}
 		if kind&timed != 0 {
 			b = appendFloat(b, r.At)
 		}
@@ -163,8 +175,8 @@ func (t *Take) appendDetails(b []byte, noted bool) []byte {
 	switch {
 	case l.Requests == 0:
 		refund = 0
-	case !l.Algorithm.HasBurst(): // no bucket holds more than maxUnits in a window, and none counts more than two windows
-		refund = min(refund, 2*maxUnits)
+	case !l.Algorithm.HasBurst(): // no bucket holds more than twice the most in a window, or counts more than two windows
+		refund = min(refund, 4*max(MaxRequests, registry[l.Algorithm].most))
 	}
 	b = appendSpan(b, l.counted(2*l.Capacity())) // up to which counted denials add up
 	b = appendSpan(b, l.counted(refund))

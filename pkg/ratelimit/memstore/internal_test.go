@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"testing"
 
@@ -114,10 +115,13 @@ func emptyStore(t testing.TB, cfg Config) *Store {
 }
 
 func use(s *Store, algorithms ...bucket.Algorithm) {
-	for _, algorithm := range algorithms {
+	for _, algorithm := range append(algorithms[:len(algorithms):len(algorithms)], bucket.CalendarWindow) {
 		limit := bucket.Limit{Algorithm: algorithm, Requests: 7, Burst: 9, Window: 3_600_000_000}
+		if algorithm == bucket.CalendarWindow {
+			limit.Calendar, _ = bucket.CalendarNamed("year@Europe/Berlin")
+		}
 		for range 2 {
-			takeOne(s, bucket.Take{Key: algorithm.String(), Limit: limit, Cost: 2})
+			takeOne(s, bucket.Take{Key: fmt.Sprint(uint8(algorithm)), Limit: limit, Cost: 2})
 		}
 	}
 }

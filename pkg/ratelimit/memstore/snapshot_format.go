@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
@@ -16,10 +17,14 @@ import (
 // A snapshot is this line, which names the version of the format, then the buckets, then the CRC-32C of both.
 const snapshotTitle = "extauthz buckets 4\n"
 
-// saved is a bucket in a snapshot. Its key and the grants of its log follow. All numbers are little endian.
+// saved is a bucket in a snapshot. Its key and the grants of its log follow. All numbers are little endian. In front of
+// the key of a bucket.CalendarWindow is the name of the calendar, with a line break.
 type saved struct {
-	Rule              uint64
-	Limit             bucket.Limit
+	Rule  uint64
+	Limit struct {
+		Requests, Window, Burst int64
+		Algorithm               bucket.Algorithm
+	}
 	Last, Count, Part int64
 	Expires           table.Expiry
 	KeyLen, Grants    uint32
@@ -66,11 +71,16 @@ func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, 
 		}
 		log = log[:0]
 		sh.State(next, &state, &log)
-		key := sh.Extra(next)
+		key, limit := sh.Extra(next), sh.Limit(next)
+		if limit.Calendar != nil {
+			key = limit.Calendar.String() + "\n" + key
+		}
 		fixed = saved{
-			Rule: sh.Rule(next), Limit: *sh.Limit(next), Last: state.Last, Count: state.Count, Part: state.Part,
+			Rule: sh.Rule(next), Last: state.Last, Count: state.Count, Part: state.Part,
 			Expires: expires, KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
 		}
+		fixed.Limit.Requests, fixed.Limit.Window, fixed.Limit.Burst = limit.Requests, limit.Window, limit.Burst
+		fixed.Limit.Algorithm = limit.Algorithm
 		b, _ = binary.Append(b, binary.LittleEndian, &fixed) // no error: its size is fixed
 		b = append(b, key...)
 		b, _ = binary.Append(b, binary.LittleEndian, state.Grants)
@@ -129,12 +139,22 @@ func (s *Store) restoreAll(r io.Reader) error {
 // restore stores a bucket unless it has expired, and reports whether it is valid. A later bucket with the same key
 // wins, because it was saved later.
 func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
-	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: b.Limit}
+	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: bucket.Limit{
+		Requests: b.Limit.Requests, Window: b.Limit.Window, Burst: b.Limit.Burst, Algorithm: b.Limit.Algorithm,
+	}}
+	if b.Limit.Algorithm == bucket.CalendarWindow {
+		var name string
+		var err error
+		name, take.Key, _ = strings.Cut(take.Key, "\n")
+		if take.Limit.Calendar, err = bucket.CalendarNamed(name); err != nil { // its zone is not known any more
+			return true
+		}
+	}
 	state := bucket.State{Last: b.Last, Count: b.Count, Part: b.Part, Grants: make([]bucket.Grant, b.Grants)}
 	if b.Limit.Algorithm.HasBurst() {
 		state.Rate = b.Limit.Requests
 	}
-	if _, err := binary.Decode(rest.Bytes(), binary.LittleEndian, state.Grants); err != nil || b.Limit.Check() != nil ||
+	if _, err := binary.Decode(rest.Bytes(), binary.LittleEndian, state.Grants); err != nil || take.Limit.Check() != nil ||
 		b.Limit.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Limit.Algorithm) {
 		return false
 	}

@@ -48,11 +48,13 @@ func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
 	var answers []bucket.Decision
 	for round := range 3 {
 		for _, algorithm := range bucket.Algorithms {
-			largest := int64(bucket.MaxRequests)
-			if algorithm == bucket.SlidingWindowLog {
-				largest = bucket.MaxLogRequests
+			largest := algorithm.Most()
+			days, err := bucket.CalendarNamed("day@America/Havana")
+			if err != nil {
+				t.Fatal(err)
 			}
 			for i, limit := range []bucket.Limit{
+				{Algorithm: bucket.CalendarWindow, Requests: 7, Window: 86_400 * second, Calendar: days},
 				{Algorithm: algorithm, Requests: 7, Burst: 20, Window: hour},
 				{Algorithm: algorithm, Requests: largest, Burst: largest, Window: 86_400 * second},
 				{Algorithm: algorithm, Requests: 1, Burst: 1, Window: bucket.MaxWindow},

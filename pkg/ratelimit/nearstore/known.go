@@ -252,7 +252,7 @@ func (a *sentTake) capacity() int64 {
 // roomFor returns a limit with the capacity for the units of a state at a time of T and more: a charge beyond twice the
 // capacity would be forgotten. Near needs it, because each unit counts there once for every replica.
 func roomFor(more int64, l bucket.Limit, s *bucket.State, t int64) bucket.Limit {
-	needed := min(s.Used(&l, t)+more, bucket.MaxRequests)
+	needed := min(s.Used(&l, t)+more, max(bucket.MaxRequests, l.Algorithm.Most()))
 	if l.Algorithm.HasBurst() {
 		l.Burst = max(l.Burst, needed)
 	} else {

@@ -46,7 +46,7 @@ func (l *lease) left(t *bucket.Take, latest int64) int64 {
 	case l == nil || l.units == 0 || t.Lease == 0 || l.limit != t.Limit:
 		return 0
 	case !t.Limit.Algorithm.HasBurst():
-		if latest/t.Limit.Window != l.granted.Last/t.Limit.Window {
+		if begin, end := t.Limit.WindowAt(latest); l.granted.Last < begin || l.granted.Last >= end {
 			return 0
 		}
 		return l.units
@@ -71,7 +71,8 @@ func (l *lease) isWorth(t *bucket.Take, s *bucket.State, latest int64) bool {
 	if l.asking || l.pace == 0 || latest < l.refused {
 		return false
 	}
-	life := float64(t.Limit.Window - latest%t.Limit.Window)
+	_, end := t.Limit.WindowAt(latest)
+	life := float64(end - latest)
 	if t.Limit.Algorithm.HasBurst() {
 		life = float64(s.Used(&t.Limit, latest)+int64(t.Cost+t.Lease)) * float64(t.Limit.Window) / float64(t.Limit.Requests)
 	}

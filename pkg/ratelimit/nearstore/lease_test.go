@@ -2,6 +2,7 @@ package nearstore_test
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,9 +15,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
 
-// perSecond returns a limit that refills while a test runs.
+// perSecond returns a limit that refills while a test runs. With a calendar it does so once, after 2 s.
 func perSecond(a bucket.Algorithm, n int64) bucket.Limit {
-	return bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 1_000_000}
+	l := bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 1_000_000}
+	if a == bucket.CalendarWindow { // the clock begins at 0:00 in UTC
+		l.Window, l.Calendar = 86_400_000_000, bucket.NewCalendar("day", time.FixedZone("here", -2))
+	}
+	return l
 }
 
 // admission is a request that was admitted, at a time of Redis's clock.
@@ -110,8 +115,8 @@ func TestLeasesAreExact(t *testing.T) {
 // TestLeaseEndsWithItsWindow is trap T6: units that were charged at the end of a window do not pass in the next one in
 // addition to its limit.
 func TestLeaseEndsWithItsWindow(t *testing.T) {
-	for _, algorithm := range []bucket.Algorithm{bucket.FixedWindow, bucket.SlidingWindowCounter} {
-		t.Run(algorithm.String(), func(t *testing.T) {
+	for _, algorithm := range []bucket.Algorithm{bucket.FixedWindow, bucket.CalendarWindow, bucket.SlidingWindowCounter} {
+		t.Run(fmt.Sprint(uint8(algorithm)), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				r := newReplica(t, s, nearstore.Config{})

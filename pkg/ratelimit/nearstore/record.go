@@ -62,7 +62,7 @@ func (b *exchange) failed(a *sentTake, k *known, err error) {
 // uncertain notes units of a debt that Redis may have charged. They are never charged again, but a floor has them. In a
 // log, Redis would have them at another time, so that a floor would count them twice.
 func (k *known) uncertain(t, units int64) {
-	k.unknown += units
+	k.unknown = min(k.unknown+units, 2*bucket.MaxWindowRequests) // MaxReplicas times as much must fit 64 bits
 	k.confirmed = false
 	if !k.limit.Algorithm.HasGrants() {
 		k.debt.base.Charge(&k.limit, t, units)

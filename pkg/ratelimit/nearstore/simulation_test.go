@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -285,8 +287,8 @@ func (r *replica) most(l bucket.Limit) int64 {
 
 // each runs a property for all algorithms with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
-	for _, algorithm := range bucket.Algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
+	for _, algorithm := range append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow) {
+		t.Run(fmt.Sprint(algorithm, uint8(algorithm)), func(t *testing.T) {
 			for range runs {
 				seed := cmp.Or(*onlySeed, rand.Uint64())
 				synctest.Test(t, func(t *testing.T) {
@@ -369,5 +371,10 @@ func (l *link) set(f fate) {
 
 // perDay returns a limit that does not refill while a test runs.
 func perDay(a bucket.Algorithm, n int64) bucket.Limit {
-	return bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+	l := bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+	if a == bucket.CalendarWindow {
+		// The clock begins in 2000, and may step back.
+		l.Calendar = bucket.NewCalendar("year", time.FixedZone("here", 40*3600))
+	}
+	return l
 }

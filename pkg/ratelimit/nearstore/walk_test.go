@@ -109,6 +109,9 @@ func TestWalk(t *testing.T) {
 	}
 }
 
+// days begin at other times than those of bucket.FixedWindow.
+var days = bucket.NewCalendar("day", time.FixedZone("here", 5400))
+
 // walk is a random sequence of requests to a few buckets.
 type walk struct {
 	random  *rand.Rand
@@ -120,7 +123,11 @@ func (w *walk) batches() (batches [][]bucket.Request) {
 	for i := range 1 + w.random.IntN(4) {
 		algorithm := bucket.Algorithms[w.random.IntN(len(bucket.Algorithms))]
 		window := w.pick(1, 2, 10, 100, 1_000_000, 1_000_003, 60_000_000, 86_400_000_000)
-		w.buckets = append(w.buckets, bucket.Take{Key: fmt.Sprint(i), Limit: w.limit(algorithm, window)})
+		l := w.limit(algorithm, window)
+		if algorithm == bucket.FixedWindow && w.random.IntN(2) == 0 {
+			l.Algorithm, l.Window, l.Calendar = bucket.CalendarWindow, 86_400_000_000, days
+		}
+		w.buckets = append(w.buckets, bucket.Take{Key: fmt.Sprint(i), Limit: l})
 	}
 	for range 25 {
 		batch := make([]bucket.Request, 1+w.random.IntN(3))
@@ -140,8 +147,10 @@ func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 }
 
 func (w *walk) request() bucket.Request {
-	window := w.buckets[w.random.IntN(len(w.buckets))].Limit.Window
-	edge := window - w.now%window
+	limit := &w.buckets[w.random.IntN(len(w.buckets))].Limit
+	window := limit.Window
+	_, end := limit.WindowAt(w.now)
+	edge := end - w.now
 	if w.random.IntN(20) == 0 {
 		w.now -= w.pick(1, 2, 1000, 1_000_000, bucket.MaxClockStep-1, bucket.MaxClockStep, bucket.MaxClockStep+1,
 			3_600_000_000, w.random.Int64N(3_000_000))
@@ -153,7 +162,9 @@ func (w *walk) request() bucket.Request {
 	for range w.pick(1, 1, 1, 2, 3) {
 		b := &w.buckets[w.random.IntN(len(w.buckets))]
 		if w.random.IntN(15) == 0 {
+			calendar := b.Limit.Calendar
 			b.Limit = w.limit(b.Limit.Algorithm, b.Limit.Window)
+			b.Limit.Calendar = calendar
 		}
 		r.Add(w.take(*b))
 	}

@@ -83,7 +83,7 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 		ch.keys = append(ch.keys, texts.View(c.names[begin:]))
 	}
 	ch.notes = append(ch.notes, notes...)
-	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
+	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone), c.until.UnixMicro())
 	ch.lineBytes += r.MostBytes()
 	ch.requests++
 	c.keys += keys

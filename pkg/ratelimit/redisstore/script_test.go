@@ -24,6 +24,7 @@ type bare struct {
 	client *redis.Client
 	sha    string
 	calls  atomic.Int64
+	ahead  time.Duration // how far its clock is ahead of that of Redis
 }
 
 func newBare(t testing.TB, addr string) *bare {
@@ -58,7 +59,7 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 				notes = append(notes, "note:"+t.Key)
 			}
 		}
-		args = r.AppendArgs(args, bucket.WithNotes)
+		args = r.AppendArgs(args, bucket.WithNotes, time.Now().Add(b.ahead).UnixMicro())
 	}
 	slices.Reverse(notes)
 	keys = append(keys, notes...)

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -36,9 +37,13 @@ func TestWalk(t *testing.T) {
 			newWalk(t, single(t, server), algorithm).run(t, walkSteps)
 		})
 	}
+	t.Run("calendar", func(t *testing.T) {
+		t.Parallel()
+		newWalk(t, single(t, server), bucket.CalendarWindow).run(t, walkSteps)
+	})
 	t.Run("mixed", func(t *testing.T) {
 		t.Parallel()
-		newWalk(t, single(t, server), bucket.Algorithms...).run(t, walkSteps)
+		newWalk(t, single(t, server), append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow)...).run(t, walkSteps)
 	})
 }
 
@@ -67,10 +72,7 @@ func TestWalkAtTheBounds(t *testing.T) {
 	server := testenv.Redis(t)
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			most := int64(bucket.MaxRequests)
-			if algorithm == bucket.SlidingWindowLog {
-				most = bucket.MaxLogRequests
-			}
+			most := algorithm.Most()
 			w := newWalk(t, single(t, server), algorithm)
 			for _, window := range []int64{
 				1, 999_999, 86_400_000_000, 365 * 86_400_000_000, bucket.MaxWindow - 1, bucket.MaxWindow,
@@ -121,6 +123,10 @@ func TestWalkOfTheClock(t *testing.T) {
 	}
 }
 
+// calendarZones have midnights that do not exist, or exist twice, and offsets of a part of an hour.
+var calendarZones = []string{"UTC", "Europe/Berlin", "America/Havana", "Atlantic/Azores", "America/Santiago",
+	"Australia/Lord_Howe", "Asia/Beirut", "Africa/Cairo"}
+
 // walk is a random sequence of requests over time to a few buckets, whose limits change.
 type walk struct {
 	random     *rand.Rand
@@ -131,11 +137,12 @@ type walk struct {
 	past       map[string][]bucket.Floor // what answers have shown of each bucket
 	notes      map[string]refundNote
 
-	small   bool // most steps and costs are small
-	clock   bool // at the time of Redis
-	now     int64
-	leg     int
-	buckets []bucket.Take // Key and Limit only
+	small    bool // most steps and costs are small
+	clock    bool // at the time of Redis
+	now      int64
+	leg      int
+	buckets  []bucket.Take // Key and Limit only
+	calendar *bucket.Calendar
 }
 
 // refundNote is what the note of a bucket has: the time of the last refund, and until when it matters.
@@ -178,6 +185,14 @@ func (w *walk) start() {
 	w.now = 1_700_000_000_000_000 + w.random.Int64N(1_000_000_000_000)
 	w.buckets = nil
 	window := w.window()
+	if slices.Contains(w.algorithms, bucket.CalendarWindow) { // near a window in which an offset may change
+		unit := w.random.IntN(len(bucket.CalendarUnits))
+		zone := calendarZones[w.random.IntN(len(calendarZones))]
+		w.calendar, _ = bucket.CalendarNamed(bucket.CalendarUnits[unit] + "@" + zone)
+		window = []int64{86_400_000_000, 7 * 86_400_000_000, 30 * 86_400_000_000, 365 * 86_400_000_000}[unit]
+		year, month := 2024+w.random.IntN(9), time.Month(w.pick(3, 4, 9, 10, 11))
+		w.now = time.Date(year, month, 1+w.random.IntN(31), 0, 0, 0, 0, time.UTC).UnixMicro()
+	}
 	for i := range 1 + w.random.IntN(4) {
 		algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
 		key := fmt.Sprintf("walk/%d/%s/%d/%d", w.seed, algorithm, w.leg, i)
@@ -193,10 +208,7 @@ func (w *walk) window() int64 {
 // limit returns a random limit that Check accepts.
 func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 	for {
-		most := int64(bucket.MaxRequests)
-		if algorithm == bucket.SlidingWindowLog {
-			most = bucket.MaxLogRequests
-		}
+		most := algorithm.Most()
 		l := bucket.Limit{
 			Algorithm: algorithm,
 			Window:    window,
@@ -204,6 +216,9 @@ func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 		}
 		if w.random.IntN(40) == 0 {
 			l.Requests = 0
+		}
+		if algorithm == bucket.CalendarWindow {
+			l.Calendar = w.calendar
 		}
 		l.Burst = w.pick(l.Requests, 1, 2, 5, 10*l.Requests, 1+w.random.Int64N(bucket.MaxRequests), mostBurst(l))
 		if l.Check() == nil {
@@ -474,7 +489,9 @@ func (w *walk) step() bucket.Request {
 // giveBack makes the takes of a request give back charges of a time around the edges.
 func (w *walk) giveBack(r *bucket.Request) {
 	window := r.Takes[0].Limit.Window
-	at := max(1, w.now-w.pick(0, 0, 0, 1, 2, window-1, window, window+1, 2*window, w.now%window, w.now%window+1,
+	begin, _ := r.Takes[0].Limit.WindowAt(w.now)
+	into := w.now - begin
+	at := max(1, w.now-w.pick(0, 0, 0, 1, 2, window-1, window, window+1, 2*window, into, into+1,
 		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100, -1, -window))
 	for i := range r.Takes {
 		t := &r.Takes[i]
@@ -488,7 +505,8 @@ func (w *walk) stride() int64 {
 	if w.small && w.random.IntN(50) > 0 {
 		return w.random.Int64N(window / 200)
 	}
-	edge := window - w.now%window
+	_, end := w.buckets[0].Limit.WindowAt(w.now)
+	edge := end - w.now
 	if w.random.IntN(50) == 0 {
 		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000,
 			w.random.Int64N(3_000_000), min(window, 1e12))

@@ -19,8 +19,9 @@ type walk struct {
 }
 
 type walkBucket struct {
-	Algo bucket.Algorithm
-	W    int64
+	Algo     bucket.Algorithm
+	W        int64
+	Calendar *bucket.Calendar `json:"-"`
 }
 
 type step struct {
@@ -49,12 +50,12 @@ type walkTake struct {
 }
 
 // result is the result of one take: its verdict, remaining, retry after, reset after, next in, expire at and delay. A
-// wanted next in or delay of notCompared matches any.
+// wanted reset after, next in, expire at or delay of notCompared matches any.
 type result [7]int64
 
 const (
-	nextInIndex = 4
-	delayIndex  = 6
+	resetAfterIndex, nextInIndex, expireAtIndex, delayIndex = 3, 4, 5, 6
+
 	notCompared = -1
 )
 
@@ -104,7 +105,7 @@ func (w walk) request(t *testing.T, s step, run string) bucket.Request {
 	r := bucket.Request{At: s.T}
 	for _, v := range s.Takes {
 		b := w.Buckets[v.Bucket]
-		limit := bucket.Limit{Algorithm: b.Algo, Requests: v.Requests, Window: b.W, Burst: v.Burst}
+		limit := bucket.Limit{Algorithm: b.Algo, Requests: v.Requests, Window: b.W, Burst: v.Burst, Calendar: b.Calendar}
 		if err := limit.Check(); err != nil {
 			t.Fatalf("the vectors have an invalid limit: %v", err)
 		}
@@ -130,7 +131,7 @@ func (s step) compare(t *testing.T, step int, o bucket.Outcome) {
 		got[i] = result{
 			verdict(d.Allowed), d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay,
 		}
-		for _, k := range [...]int{nextInIndex, delayIndex} {
+		for _, k := range [...]int{resetAfterIndex, nextInIndex, expireAtIndex, delayIndex} {
 			if i < len(s.Res) && s.Res[i][k] == notCompared {
 				got[i][k] = notCompared
 			}

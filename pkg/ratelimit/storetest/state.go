@@ -10,6 +10,9 @@ import (
 // ParseState reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. It reads it
 // as an answer of the script at the time and by the rate of the text, which change nothing of the state.
 func ParseState(a bucket.Algorithm, text string) (bucket.State, error) {
+	if a == bucket.CalendarWindow { // the text is the same
+		a = bucket.FixedWindow
+	}
 	limit := bucket.Limit{Algorithm: a, Requests: 1, Burst: 1, Window: bucket.MaxWindow}
 	r := bucket.Request{At: 1}
 	fields := strings.Fields(text)

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,6 +60,43 @@ type plainResult struct {
 	ExpireAt   int64 `json:"expire_at_us"` // null in the file for 0
 }
 
+// calendarCase is a case of calendar.jsonl: at T, the window of the unit in the zone is [Start, End).
+type calendarCase struct {
+	Zone, Unit    string
+	T, Start, End int64
+}
+
+// walk returns the case as requests with a limit of 1: the last one of the window before, the first one of the window,
+// those that are denied until its end, and the first one of the next.
+func (c calendarCase) walk() (walk, error) {
+	calendar, err := bucket.CalendarNamed(c.Unit + "@" + c.Zone)
+	w := walk{
+		ID:      fmt.Sprintf("calendar/%s/%s/%d", c.Zone, c.Unit, c.T),
+		Buckets: []walkBucket{{Algo: bucket.CalendarWindow, W: 86_400_000_000, Calendar: calendar}},
+	}
+	for _, at := range []int64{c.Start - 1, c.Start, c.T, c.End - 1, c.End} {
+		last := len(w.Steps) - 1
+		if last >= 0 && at <= w.Steps[last].T { // T is one of the others
+			continue
+		}
+		s := step{T: at, OK: at <= c.Start || at == c.End, Takes: []walkTake{{Requests: 1, Cost: 1}}}
+		end := c.End
+		if at < c.Start {
+			end = c.Start
+		}
+		if !s.OK {
+			s.RA = end - at
+		}
+		r := result{verdict(s.OK), 0, s.RA, end - at, end - at, end, 0}
+		if at == c.End {
+			r[resetAfterIndex], r[nextInIndex], r[expireAtIndex] = notCompared, notCompared, notCompared
+		}
+		s.Res = []result{r}
+		w.Steps = append(w.Steps, s)
+	}
+	return w, err
+}
+
 // walk returns the case in the form of requests.jsonl.
 func (p plainWalk) walk() walk {
 	single := len(p.Buckets) == 0
@@ -66,7 +105,7 @@ func (p plainWalk) walk() walk {
 	}
 	w := walk{ID: p.ID}
 	for _, b := range p.Buckets {
-		w.Buckets = append(w.Buckets, walkBucket{b.Algo, b.W})
+		w.Buckets = append(w.Buckets, walkBucket{Algo: b.Algo, W: b.W})
 	}
 	for _, s := range p.Steps {
 		if s.Set != nil {
@@ -139,6 +178,9 @@ func readFile(t *testing.T, name string) (walks []walk) {
 		if err != nil {
 			t.Fatalf("%s:%d: %v", name, len(walks)+1, err)
 		}
+		if w.Buckets[0].Calendar != nil { // some cases are there twice
+			w.ID += fmt.Sprint("/", len(walks))
+		}
 		walks = append(walks, w)
 	}
 	return walks
@@ -150,6 +192,11 @@ func parseWalk(line []byte) (walk, error) {
 	if err := json.Unmarshal(line, &w); err != nil || len(w.Steps) > 0 && w.Steps[0].Takes != nil {
 		w.mixed = true
 		return w, err
+	}
+	var c calendarCase
+	if err := json.Unmarshal(line, &c); err != nil || c.Zone != "" {
+		calendar, noZone := c.walk()
+		return calendar, cmp.Or(err, noZone)
 	}
 	var p plainWalk
 	err := json.Unmarshal(line, &p)

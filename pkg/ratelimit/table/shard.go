@@ -1,7 +1,9 @@
 package table
 
 import (
+	"cmp"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -273,8 +275,9 @@ func (sh *Shard[N, E]) usage(slot uint32, clock Clock) usage {
 	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
 }
 
-// less reports whether less of u's quota is used than of v's. The products fit 64 bits: bucket.MaxRequests.
+// less reports whether less of u's quota is used than of v's. It is exact.
 func (u usage) less(v usage) bool {
-	a, b := uint64(u.remaining)*uint64(v.capacity), uint64(v.remaining)*uint64(u.capacity)
-	return a > b || a == b && u.expires < v.expires
+	aHigh, aLow := bits.Mul64(uint64(u.remaining), uint64(v.capacity))
+	bHigh, bLow := bits.Mul64(uint64(v.remaining), uint64(u.capacity))
+	return cmp.Or(cmp.Compare(bHigh, aHigh), cmp.Compare(bLow, aLow), cmp.Compare(u.expires, v.expires)) < 0
 }
