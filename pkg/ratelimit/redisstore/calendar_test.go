@@ -52,7 +52,8 @@ func TestCalendarByTheClockOfRedis(t *testing.T) {
 }
 
 // TestReplicasDisagreeAboutABound lets two replicas count one bucket by days that begin an hour apart, as with two
-// versions of the zone data. They differ once, at that bound: between two bounds of either, no more than the limit passes.
+// versions of the zone data. They differ once, at that bound: between two bounds of either, no more than the limit
+// passes.
 func TestReplicasDisagreeAboutABound(t *testing.T) {
 	script := newBare(t, testenv.Redis(t).Addr)
 	limits := []bucket.Limit{daysAt(2*time.Hour, 10), daysAt(time.Hour, 10)}
