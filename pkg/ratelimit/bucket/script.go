@@ -49,7 +49,7 @@ const (
 	timed                     // the time of the request follows
 	none                      // a request without takes
 	dry                       // the request only shows its buckets
-	calendar                  // the bounds of its windows follow
+	calendar                  // its windows follow
 )
 
 // takeBytes is the length of a take without details.
