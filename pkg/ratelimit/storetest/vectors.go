@@ -66,8 +66,8 @@ type calendarCase struct {
 	T, Start, End int64
 }
 
-// walk returns the case as requests with a limit of 1. The last one of the window before passes, and so do the first one
-// of the window and of the next. All between them are denied.
+// walk returns the case as requests with a limit of 1. The last one of the window before passes, and so do the first
+// one of the window and of the next. All between them are denied.
 func (c calendarCase) walk() (walk, error) {
 	calendar, err := bucket.CalendarNamed(c.Unit + "@" + c.Zone)
 	w := walk{
