@@ -265,7 +265,7 @@ func (p *parser) key(text word, fields []word) {
 		err = r.Err()
 	}
 	if r.Limit == nil && *limit != (ratelimit.LimitSpec{}) {
-		err = errors.New("`algorithm` and `burst` need `limit`")
+		err = errors.New("`algorithm`, `burst` and `calendar` need `limit`")
 	}
 	if _, twice := p.file.Keys[text.text]; twice {
 		err = fmt.Errorf("the key %s is above", suggest.Quoted(text.text))

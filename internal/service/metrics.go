@@ -238,7 +238,7 @@ func (m *metrics) collectRules(to samples) {
 	// The limits have the names that clients see. Of several with one name, the first counts.
 	limit := to.gauge("rule_limit",
 		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
-	window := to.gauge("rule_window_seconds", "Window of an active limit in seconds.", "domain", "rule", "limit")
+	window := to.gauge("rule_window_seconds", "Present window of an active limit in seconds.", "domain", "rule", "limit")
 	seen := make(map[[3]string]bool)
 	for _, rule := range active.Limits.All() {
 		for i := range rule.Limits {

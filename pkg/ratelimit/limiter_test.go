@@ -294,6 +294,28 @@ func TestRemainingSaturates(t *testing.T) {
 	}
 }
 
+// TestWindowOfADecision checks that the window of a decision is that of its time: in March 2026, Berlin has a day of 23
+// hours.
+func TestWindowOfADecision(t *testing.T) {
+	days, err := bucket.CalendarNamed("day@Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ratelimit.RuleLimit{Limit: bucket.Limit{
+		Algorithm: bucket.CalendarWindow, Requests: 1, Window: 86_400_000_000, Calendar: days,
+	}}
+	at := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC).UnixMicro()
+	never := bucket.Decision{RetryAfter: bucket.Never, ChargedAt: at}
+	a := ratelimit.Applied{Limit: &l, Decision: never}
+	if a.Window() != 23*3600*1_000_000 || a.Wait() != 23*3600 {
+		t.Errorf("a window of %d µs, and a wait of %d s", a.Window(), a.Wait())
+	}
+	a.Decision.ChargedAt = 0 // no bucket has decided
+	if w := a.Window(); w < 23*3600*1_000_000 || w > 25*3600*1_000_000 {
+		t.Errorf("a window of %d µs today", w)
+	}
+}
+
 // TestFloodOfRequestLimits checks that many limits of requests, each with another window, do not displace the buckets
 // of a rule from a full store.
 func TestFloodOfRequestLimits(t *testing.T) {

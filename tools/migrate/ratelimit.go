@@ -42,13 +42,16 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	const strict = "COMPATIBILITY=strict"
 	if !o.Strict {
 		var limits, wildcards []string
+		calendars := map[string]bool{} // they are fixed windows with any DEFAULT_ALGORITHM
 		for _, d := range domains {
-			limits, wildcards = o.affected(d.Descriptors, limits, wildcards)
+			limits, wildcards = affected(d.Descriptors, limits, wildcards)
+			o.addCalendars(d.Descriptors, calendars)
 		}
-		if len(limits) > 0 && o.DefaultAlgorithm != bucket.FixedWindow {
+		other := slices.DeleteFunc(slices.Clone(limits), func(at string) bool { return calendars[at] })
+		if len(other) > 0 && o.DefaultAlgorithm != bucket.FixedWindow {
 			changes = append(changes, Change{compatibility.Algorithm, fmt.Sprintf("%s: %s in place of fixed_window",
-				suggest.Counted(len(limits), "limit"), o.DefaultAlgorithm),
-				"DEFAULT_ALGORITHM=fixed_window", limits})
+				suggest.Counted(len(other), "limit"), o.DefaultAlgorithm),
+				"DEFAULT_ALGORITHM=fixed_window", other})
 		}
 		if len(limits) > 0 {
 			changes = append(changes,
@@ -82,15 +85,13 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 	return changes
 }
 
-// affected adds the positions of limits that get DefaultAlgorithm, and of wildcards that are moreSpecific than earlier
-// ones.
-func (o *RatelimitOptions) affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
+// affected adds the positions of limits without an algorithm, and of wildcards that are moreSpecific than earlier ones.
+func affected(nodes []ratelimit.Node, limits, wildcards []string) (_, _ []string) {
 	var earlier []*ratelimit.Node // wildcards of this level
 	for i := range nodes {
 		n := &nodes[i]
 		for _, l := range n.AllLimits() {
-			calendar := l.Calendar != nil || o.CalendarMonths && l.Unit == descriptors.Month
-			if l.Algorithm == 0 && !l.Unlimited && !calendar {
+			if l.Algorithm == 0 && !l.Unlimited {
 				limits = append(limits, cmp.Or(l.Position, n.Position))
 			}
 		}
@@ -100,9 +101,21 @@ func (o *RatelimitOptions) affected(nodes []ratelimit.Node, limits, wildcards []
 		if strings.Contains(n.Key+n.Value, "*") {
 			earlier = append(earlier, n)
 		}
-		limits, wildcards = o.affected(n.Descriptors, limits, wildcards)
+		limits, wildcards = affected(n.Descriptors, limits, wildcards)
 	}
 	return limits, wildcards
+}
+
+// addCalendars adds the positions of limits whose windows are those of a calendar.
+func (o *RatelimitOptions) addCalendars(nodes []ratelimit.Node, at map[string]bool) {
+	for _, n := range nodes {
+		for _, l := range n.AllLimits() {
+			if l.Calendar != nil || o.CalendarMonths && l.Unit == descriptors.Month {
+				at[cmp.Or(l.Position, n.Position)] = true
+			}
+		}
+		o.addCalendars(n.Descriptors, at)
+	}
 }
 
 // moreSpecific reports whether a wildcard has more literal characters than another one, and both may match one entry.

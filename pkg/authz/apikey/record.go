@@ -155,7 +155,11 @@ func checkLimit(l ratelimit.LimitSpec) error {
 		l.Algorithm = cmp.Or(l.Algorithm, bucket.TokenBucket)
 	}
 	if _, err := l.Bucket(); err != nil {
-		return mistake(err.Message, "the limit of a key must be one that can be counted exactly")
+		hint := "the limit of a key must be one that can be counted exactly"
+		if err.Field == "calendar" {
+			hint = "a calendar needs one day, week, month or year, fixed_window, and a zone such as Europe/Berlin or UTC"
+		}
+		return mistake(err.Message, hint)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestRecordsReadBack(t *testing.T) {
 		},
 		{
 			ID: "demo", Hash: hash, Owner: "demo", Weak: true,
-			Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
+			Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Month, Calendar: "Europe/Berlin"},
 		},
 	} {
 		data, err := r.Encode()

@@ -138,6 +138,18 @@ var goldenDecisions = map[string]authz.Decision{
 			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week},
 		},
 	},
+	"credential_limit_of_a_calendar": {
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
+		Identity: credential.Identity{
+			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Day, Calendar: "UTC"},
+		},
+	},
+	"credential_limit_of_64_bits": {
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
+		Identity: credential.Identity{
+			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 1 << 32, Unit: descriptors.Day},
+		},
+	},
 	"absent": {
 		Reason: reply.ReasonAbsent, Status: 401, Domain: "shop",
 		ToClient:    []reply.Header{{Name: "www-authenticate", Value: `ApiKey realm="shop"`}},

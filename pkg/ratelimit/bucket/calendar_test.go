@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestCalendarOfRandomTimes checks what a window is, for all zones of the system and random times since 1900: it
-// contains the time, it begins at the first instant of its first date or a later one, and the windows leave no gap.
+// TestCalendarOfRandomTimes checks windows in all zones of the system, at random times since 1900. A window contains
+// its time and begins at the first instant of its first date or a later one, and windows leave no gap.
 func TestCalendarOfRandomTimes(t *testing.T) {
 	zones := append(zonedata.Zones(), "UTC", "Pacific/Apia", "America/Havana", "Atlantic/Azores", "America/St_Johns")
 	random := rand.New(rand.NewPCG(5, 6))

@@ -49,7 +49,7 @@ const (
 	timed                     // the time of the request follows
 	none                      // a request without takes
 	dry                       // the request only shows its buckets
-	calendar                  // the bounds of its windows follow
+	calendar                  // its windows follow
 )
 
 // takeBytes is the length of a take without details.
@@ -73,8 +73,8 @@ const (
 func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
 
 // AppendArgs appends the takes of the request in the format of the script. The keys are not part of it. near is about
-// the time of the decision, in µs since 1970: of the windows of a calendar, those around it are sent, and the clock of
-// the script chooses. Request.At, if set, takes its place.
+// the time of the decision, in µs since 1970. Of a calendar, the windows around it are sent, and the script's clock
+// chooses. Request.At, if set, takes its place.
 func (r *Request) AppendArgs(b []byte, notes Notes, near int64) []byte {
 	if len(r.Takes) == 0 {
 		return append(append(b, none), make([]byte, takeBytes-1)...)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
@@ -32,7 +33,10 @@ func limits(requests int64) (all []bucket.Limit) {
 		l.Algorithm, l.Window = a, 300*l.Window
 		all = append(all, l)
 	}
-	return all
+	return append(all, bucket.Limit{
+		Algorithm: bucket.CalendarWindow, Requests: requests, Window: 365 * 86_400_000_000,
+		Calendar: bucket.NewCalendar("year", time.UTC),
+	})
 }
 
 // TestFloor checks that a floor restores a bucket that Redis has lost, and that it does no harm otherwise: late,
@@ -194,9 +198,9 @@ func TestUnusableFloors(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr})
 	now := takeOne(t, s, "clock", perDay(10)).Seen[0].Clock
-	const much = 1 << 34 // more than a window or a log can hold
+	const much = 2*bucket.MaxWindowRequests + 1 // more than a window or a log can hold
 	log := []bucket.Algorithm{bucket.SlidingWindowLog}
-	windows := append(log, bucket.SlidingWindowCounter, bucket.FixedWindow)
+	windows := append(log, bucket.SlidingWindowCounter, bucket.FixedWindow, bucket.CalendarWindow)
 	for _, limit := range limits(10) {
 		for name, c := range map[string]struct {
 			state bucket.State

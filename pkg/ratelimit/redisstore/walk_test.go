@@ -63,7 +63,9 @@ func TestWalkModes(t *testing.T) {
 		},
 		"cluster": {oneSlot{openCluster(t, cluster)}, get(nodes, slotTag)},
 	} {
-		t.Run(name, func(t *testing.T) { newWalk(t, l, bucket.Algorithms...).run(t, walkSteps/4) })
+		t.Run(name, func(t *testing.T) {
+			newWalk(t, l, append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow)...).run(t, walkSteps/4)
+		})
 	}
 }
 

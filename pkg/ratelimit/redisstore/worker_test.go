@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,18 @@ func (p *forger) pass(client, server net.Conn) {
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
 		}
-		if n, err = server.Read(buf); err != nil {
+		for { // a long command, such as SCRIPT LOAD, comes in parts
+			_ = server.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if n, err = server.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			_ = client.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if more, _ := client.Read(buf); more > 0 {
+				_, _ = server.Write(buf[:more])
+			}
+			_ = client.SetReadDeadline(time.Time{})
+		}
+		if err != nil {
 			return
 		}
 		if forge := p.forge.Load(); called && forge != nil && p.forge.CompareAndSwap(forge, nil) {

@@ -66,8 +66,8 @@ type calendarCase struct {
 	T, Start, End int64
 }
 
-// walk returns the case as requests with a limit of 1: the last one of the window before, the first one of the window,
-// those that are denied until its end, and the first one of the next.
+// walk returns the case as requests with a limit of 1. The last one of the window before passes, and so do the first
+// one of the window and of the next. All between them are denied.
 func (c calendarCase) walk() (walk, error) {
 	calendar, err := bucket.CalendarNamed(c.Unit + "@" + c.Zone)
 	w := walk{
