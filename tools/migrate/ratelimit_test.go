@@ -44,7 +44,8 @@ descriptors:
 				"`limit_remaining` on a denial\n`duration_until_reset` of a denied descriptor\n"},
 		{"calendar months", "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: month, requests_per_unit: 1}}\n" +
 			"- {key: l, rate_limit: {unit: day, requests_per_unit: 1}}\n",
-			RatelimitOptions{DefaultAlgorithm: bucket.SlidingWindow, CalendarMonths: true}, "REDIS_TIMEOUT DEBUG_HOST",
+			RatelimitOptions{DefaultAlgorithm: bucket.SlidingWindow, CalendarMonths: true},
+			"REDIS_TIMEOUT DEBUG_HOST RESPONSE_HEADERS RESPONSE_BODY",
 			"1. a rule without an algorithm: r:4\n2. a denied request\n3. a peek (`hits_addend: 0`) if nothing is left\n" +
 				"5. the store cannot decide\n`limit_remaining` on a denial\n`duration_until_reset` of a denied descriptor\n"},
 		{"no limits", "domain: d\ndescriptors: [{key: k}]\n", RatelimitOptions{}, "", always},
