@@ -37,7 +37,7 @@ func (k *keyCommand) create() *cobra.Command {
 	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case record.Limit == nil && *limit != ratelimit.LimitSpec{}:
-			return command.Usage("--algorithm and --burst need --limit")
+			return command.Usage("--algorithm, --burst and --calendar need --limit")
 		case record.Owner == "":
 			return command.Usage("missing --owner NAME")
 		case !record.Expires.IsZero() && !record.Expires.After(k.now):
