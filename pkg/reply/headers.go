@@ -1,7 +1,6 @@
 package reply
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,10 +55,12 @@ func Renamable() []string {
 
 // name returns the name of a header of Draft, X or Spring.
 func (h *Headers) name(usual string) string {
-	if len(h.Renamed) == 0 {
-		return usual
+	if len(h.Renamed) > 0 {
+		if renamed, ok := h.Renamed[usual]; ok { // also an empty name, which is a mistake
+			return renamed
+		}
 	}
-	return cmp.Or(h.Renamed[usual], usual)
+	return usual
 }
 
 // Names returns the names of the headers that can be sent, in lower case, without Retry-After.
