@@ -92,14 +92,14 @@ func Duration(v string) (time.Duration, error) {
 }
 
 // limitPattern is a limit such as 100/minute or 100/5minutes.
-var limitPattern = regexp.MustCompile(`^([0-9]{1,12})/(0*[1-9][0-9]{0,8})?([a-z]+?)s?$`)
+var limitPattern = regexp.MustCompile(`^([0-9]{1,18})/(0*[1-9][0-9]{0,8})?([a-z]+?)s?$`)
 
 func setLimit(spec *ratelimit.LimitSpec, v string) error {
 	parts := limitPattern.FindStringSubmatch(v)
 	if parts == nil || spec.Unit.UnmarshalText([]byte(parts[3])) != nil {
 		return errors.New("want a number, a slash and a unit, such as 100/minute or 100/5minutes")
 	}
-	spec.Requests, _ = strconv.ParseInt(parts[1], 10, 64)    // at most 12 digits
+	spec.Requests, _ = strconv.ParseInt(parts[1], 10, 64)    // at most 18 digits
 	spec.Multiplier, _ = strconv.ParseUint(parts[2], 10, 64) // at most 9 digits, 0 for none
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
 // BucketQuery names buckets: those of a descriptor, of an API key, or of a rule. One of the three is set.
@@ -35,7 +36,7 @@ type Buckets struct {
 // mostOfRule is how many buckets of a rule are shown: those with the most hits.
 const mostOfRule = 100
 
-// Buckets shows buckets, and changes nothing. known is the store that answers while Redis does not, nil for none.
+// Buckets shows buckets, and changes nothing. known is the store that decides while Redis does not, nil for none.
 func (r *requests) Buckets(ctx context.Context, q BucketQuery, known ratelimit.Store) (*Buckets, error) {
 	found, note, err := r.find(ctx, q)
 	if err != nil {
@@ -43,7 +44,8 @@ func (r *requests) Buckets(ctx context.Context, q BucketQuery, known ratelimit.S
 	}
 	shown, err := r.look(ctx, r.decides, found)
 	if err != nil && known != nil {
-		note = strings.TrimPrefix(note+"; Redis does not answer: this is the last known state", "; ")
+		note += "; Redis did not decide (" + redisstore.Reason(err) + "): this is the last known state"
+		note = strings.TrimPrefix(note, "; ")
 		shown, err = r.look(ctx, known, found)
 	}
 	if q.Rule != "" {

@@ -2,12 +2,15 @@ package service
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/test/testenv"
@@ -106,6 +109,21 @@ func TestBucketsShow(t *testing.T) {
 						t.Errorf("%v: exit code %d, want %d, %q; got %q", args, code, c.code, c.want, got)
 					}
 				}
+			}
+			if store != "redis" {
+				return
+			}
+			client := redis.NewClient(&redis.Options{Addr: env.Redis.Main.URL})
+			t.Cleanup(func() { _ = client.Close() })
+			name := client.Keys(t.Context(), "*owner*3:ann").Val()[0]
+			if err := errors.Join(client.Del(t.Context(), name).Err(), client.RPush(t.Context(), name, "x").Err()); err != nil {
+				t.Fatal(err)
+			}
+			_, stdout, _ := runProgram(t, env, "", "buckets", "show", "--domain", "shop", "-o", "json",
+				"--descriptor", "owner=ann", "--debug", debugAddr)
+			const want = "per-owner 3 of 20 3600 false; Redis did not decide (WRONGTYPE): this is the last known state"
+			if got := shownBuckets(t, stdout); got != want {
+				t.Errorf("of a key with another type, got %q, want %q", got, want)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package zonedata tells which zone data the program uses, and the zones in it. It links a copy of the zone data, which
-// time.LoadLocation reads where the system has none.
+// Package zonedata returns the version of the zone data that the program uses, and the zones in it. It links a copy of
+// the zone data, which time.LoadLocation reads where the system has none.
 package zonedata
 
 import (

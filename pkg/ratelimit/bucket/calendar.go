@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func CalendarNamed(name string) (*Calendar, error) {
 		return nil, err
 	case !slices.Contains(CalendarUnits, unit):
 		return nil, fmt.Errorf("the calendar %q has no unit of %s", name, strings.Join(CalendarUnits, ", "))
-	case zone == "Local" || zone == "" || zone[0] < 'A' || zone[0] > 'Z': // posixrules; right/UTC, with leap seconds
+	case zone == "Local" || zone != path.Clean(zone) || zone[0] < 'A' || zone[0] > 'Z': // posixrules, right/UTC
 		return nil, fmt.Errorf("unknown time zone %s", zone)
 	}
 	c, _ := calendars.LoadOrStore(name, NewCalendar(unit, location))

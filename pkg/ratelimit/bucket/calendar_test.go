@@ -112,6 +112,7 @@ func TestCalendarNames(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "month", "month@", "month@Local", "hour@UTC", "@UTC", "month@Europe/Berln", "month@../etc/passwd",
+		"month@Europe//Berlin", "month@Europe/./Berlin",
 		"month@posixrules", "month@right/UTC", "month@localtime", "month@/etc/localtime", "month@utc",
 	} {
 		if c, err := bucket.CalendarNamed(name); err == nil {
