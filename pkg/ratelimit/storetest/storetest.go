@@ -40,7 +40,6 @@ func RunSpread(t *testing.T, open func(t *testing.T) Store) {
 func suite(t *testing.T, open func(t *testing.T) Store, all []walk) {
 	t.Helper()
 	t.Run("vectors", func(t *testing.T) { runVectors(t, open(t), all) })
-	t.Run("examples", func(t *testing.T) { Examples(t, open(t)) })
 	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
 	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })
 	t.Run("hundreds of takes", func(t *testing.T) { hundredsOfTakes(t, open(t)) })
