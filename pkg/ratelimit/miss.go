@@ -166,8 +166,7 @@ func (m miss) tooShort() string {
 	if path == nil {
 		return m.place.node.describe() + " has no limit, so its descriptors pass"
 	}
-	return "the rule " + path[len(path)-1].describe() + " matches " + entriesCounted(m.matched+len(path)) +
-		", the descriptor has " + strconv.Itoa(m.matched)
+	return m.lengths(path[len(path)-1], m.matched+len(path))
 }
 
 // unmatched explains a descriptor with an entry that nothing matches.
@@ -180,7 +179,7 @@ func (m miss) unmatched() string {
 		if m.place.rule == nil {
 			return m.place.node.describe() + " has no limit, and no rule is below it"
 		}
-		return m.tooLong()
+		return m.lengths(m.place.node, m.matched)
 	}
 	var values []string
 	for _, n := range m.place.node.Descriptors {
@@ -203,14 +202,18 @@ func (m miss) unmatched() string {
 	}
 	text += nearest(e.Key, keys)
 	if m.place.rule != nil {
-		text += "; " + m.tooLong()
+		text += "; " + m.lengths(m.place.node, m.matched)
 	}
 	return text
 }
 
-// tooLong explains a descriptor that goes on below a rule.
-func (m miss) tooLong() string {
-	return "the rule " + m.place.node.describe() + " matches " + entriesCounted(m.matched) + ", the descriptor has " +
+// lengths explains a descriptor that is longer or shorter than a rule.
+func (m miss) lengths(rule *Node, entries int) string {
+	noun := " entries"
+	if entries == 1 {
+		noun = " entry"
+	}
+	return "the rule " + rule.describe() + " matches " + strconv.Itoa(entries) + noun + ", the descriptor has " +
 		strconv.Itoa(len(m.entries))
 }
 
@@ -282,12 +285,4 @@ func listed(words []string) string {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
-}
-
-// entriesCounted returns a number with its noun: "1 entry", "2 entries".
-func entriesCounted(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return strconv.Itoa(n) + " entries"
 }

@@ -84,7 +84,7 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 	case p.rules == nil:
 		p.err = ErrNoRules
 	case p.rules.domains[q.Domain] == nil:
-		l.unknownDomain(p.rules, q.Domain)
+		l.miss(p.rules, q.Domain, nil)
 	default:
 		p.err = p.match(p.rules.domains[q.Domain])
 	}
@@ -142,7 +142,10 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 		p.addTakes(r.next.add(), r)
 		return false
 	case takingLocally:
-		p.local.merge(outcome, &p.decider)
+		if outcome.Err == nil { // else the request stays allowed
+			p.local.whole.Merge(outcome, p.local.index)
+			p.decider = FromLastKnown
+		}
 		p.result(p.local.takes, &p.local.whole, r, res)
 		return true
 	}
@@ -196,7 +199,7 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 			p.limits = append(p.limits, a)
 			continue
 		case rule == nil:
-			p.limiter.unmatched(p.rules, p.query.Domain, d.Entries)
+			p.limiter.miss(p.rules, p.query.Domain, d)
 			continue
 		}
 		p.matches[i].rule = rule

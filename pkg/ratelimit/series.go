@@ -192,18 +192,13 @@ func metricValue(v string) string {
 // EachCounters calls f for all counters of the rules, and of rules that the last change has removed. Rules may share a
 // Series.
 func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
-	r.counters.each(f)
-	if r.counters.gone != nil {
-		r.counters.gone.each(f)
-	}
-}
-
-func (s *counterSet) each(f func(s Series, c *Counters)) {
-	for name, c := range s.fixed {
-		f(name, &c.Counters)
-	}
-	for _, v := range s.byValue {
-		v.each(f)
+	for set := &r.counters; set != nil; set = set.gone {
+		for name, c := range set.fixed {
+			f(name, &c.Counters)
+		}
+		for _, v := range set.byValue {
+			v.each(f)
+		}
 	}
 }
 
@@ -219,18 +214,28 @@ func (v *valueCounters) each(f func(s Series, c *Counters)) {
 	}
 }
 
-// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others only adds denials.
+// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others
+// adds requests only where no other limit applied.
 type Sum struct{ Requests, Denied, ShadowDenied uint64 }
 
 // Sum adds up the counters of the rule, with those of any values of requests.
 func (r *Rule) Sum() (sum Sum) {
 	for _, l := range r.counted() {
-		for _, c := range r.allCounters(l) {
-			sum.Denied += c.Denied.Descriptors()
-			sum.ShadowDenied += c.ShadowDenied.Descriptors()
-			if !l.beside {
-				sum.Requests += c.Allowed.Descriptors() + c.Denied.Descriptors() + c.ShadowDenied.Descriptors()
-			}
+		of := r.sumOf(l)
+		sum.Denied += of.Denied
+		sum.ShadowDenied += of.ShadowDenied
+		sum.Requests += of.Requests
+	}
+	return sum
+}
+
+// sumOf is Sum for one limit.
+func (r *Rule) sumOf(l *RuleLimit) (sum Sum) {
+	for _, c := range r.allCounters(l) {
+		sum.Denied += c.Denied.Descriptors()
+		sum.ShadowDenied += c.ShadowDenied.Descriptors()
+		if sum.Requests += c.Allowed.Descriptors() + c.Denied.Descriptors(); !l.beside {
+			sum.Requests += c.ShadowDenied.Descriptors()
 		}
 	}
 	return sum

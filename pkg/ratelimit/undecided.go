@@ -94,11 +94,3 @@ func (p *Plan) takeLocally(r *bucket.Request, o *bucket.Outcome, rounds *Rounds)
 	p.stage, p.request, rounds.next.local = takingLocally, len(rounds.next.requests), true
 	*rounds.next.add() = part
 }
-
-// merge completes the outcome of the whole request. A request that the fallback store could not decide stays allowed.
-func (l *localPart) merge(o *bucket.Outcome, decider *Decider) {
-	if o.Err == nil {
-		l.whole.Merge(o, l.index)
-		*decider = FromLastKnown
-	}
-}
