@@ -280,8 +280,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 	}
 }
 
-// remember records the name of a limit and the names that it replaces. It reports names that a limit cannot replace,
-// whichever other limits exist.
+// remember records the name of a limit and the names that it replaces. It reports names that no limit can replace.
 func (c *checker) remember(l *Limit, at string) {
 	if l.Name != "" {
 		c.rules.named[l.Name] = true

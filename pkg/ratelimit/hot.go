@@ -56,8 +56,7 @@ type hotSet struct {
 // hotEntry is what is known of a key. The atomic fields are also written without the lock. If another key replaces it
 // at this moment, they are wrong until the next decision on that.
 type hotEntry struct {
-	// since is the first denial of the present run, in µs since 1970; 0 if the last request was allowed. denied is the
-	// number of denials since.
+	// since is the first denial of the present run, in µs since 1970; 0 for no run. denied counts the denials of the run.
 	since  atomic.Int64
 	denied atomic.Uint64
 	// until is when the bucket is unused again if no request follows. The run is then over.

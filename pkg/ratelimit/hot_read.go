@@ -121,8 +121,7 @@ func (l *Limiter) DeniedSince(bucket string) (since time.Time, denied uint64) {
 	return since, denied
 }
 
-// ShadowLimit counts what a limit in shadow would have denied since the process has started, or has first had the
-// limit.
+// ShadowLimit counts what a limit in shadow would have denied since the process started or first had the limit.
 type ShadowLimit struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`

@@ -8,8 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// ClientValues sets whether a text may repeat values of entries, which clients choose. Keys and domains are those of
-// Envoy's configuration.
+// ClientValues sets whether a text may repeat values of entries. Clients choose values; operators choose keys.
 type ClientValues bool
 
 // The values of ClientValues.
@@ -79,8 +78,7 @@ type PossibleEntry struct {
 	AnyValue, Optional bool
 }
 
-// MissOfAll returns in words why no rule can match a descriptor of these entries, whatever the requests are. It returns
-// "" if a rule can match.
+// MissOfAll returns in words why no rule can match a descriptor of these entries in any request, "" if one can.
 func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 	root := r.domains[domain]
 	if root == nil {
@@ -217,8 +215,7 @@ func (m miss) lengths(rule *Node, entries int) string {
 		strconv.Itoa(len(m.entries))
 }
 
-// passedBy explains a descriptor that a rule would match, if the walk had not taken another way. path leads to the
-// rule.
+// passedBy explains a descriptor that a rule would match if the walk had not taken another way. path leads to the rule.
 func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	text := "the rule " + path[len(path)-1].describe() + " is not reached"
 	for i, n := range path {
@@ -230,8 +227,7 @@ func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	return text
 }
 
-// firstLimit returns the nodes that lead to the first limit. It returns nil if there is none among the first nodes that
-// the budget allows.
+// firstLimit returns the nodes that lead to the first limit, nil if the first nodes that the budget allows have none.
 func firstLimit(nodes []Node, budget *int) []*Node {
 	for i := range nodes {
 		n := &nodes[i]

@@ -14,8 +14,7 @@ import (
 const (
 	// maxUnknownDomains is how many domains without rules are counted by their names. Callers can send any name.
 	maxUnknownDomains = 20
-	// maxShapes is how many domains and descriptors without a rule are remembered, so that each is reported once in
-	// missInterval.
+	// maxShapes is how many domains and descriptors are remembered, so that each is reported once in missInterval.
 	maxShapes    = 256
 	missInterval = time.Hour
 )

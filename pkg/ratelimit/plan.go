@@ -167,8 +167,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 	return true
 }
 
-// Reset drops all that the plan refers to, also rules that are no longer active. It keeps its memory for another query,
-// unless it is large.
+// Reset drops all that the plan refers to, and keeps its memory for another query unless it is large.
 func (p *Plan) Reset() {
 	p.LeavePlaces()
 	matches, limits, places := texts.Clear(p.matches), texts.Clear(p.limits), p.places
@@ -239,8 +238,7 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 	return limit, nil
 }
 
-// addTakes adds a take for each limit to the request, with its key in the memory of the rounds. It leaves out limits
-// that the local cache denies.
+// addTakes adds a take for each limit that the local cache does not deny. Its key is in the memory of the rounds.
 func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	r.Dry = p.limiter.dry
 	quotasCanDeny := p.quotasCanDeny()

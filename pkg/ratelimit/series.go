@@ -21,9 +21,6 @@ type Series struct {
 	Beside bool
 }
 
-// DefaultMetricValues is the default of RulesOptions.MetricValues.
-const DefaultMetricValues = 1000
-
 const (
 	// otherValue stands for the values of requests beyond RulesOptions.MetricValues, and for long values.
 	otherValue = "other"
@@ -36,8 +33,7 @@ const (
 type counterSet struct {
 	fixed   map[Series]*fixedCounters
 	byValue map[Series]*valueCounters // by the domain and the rule
-	// gone has the counters of rules that the last change has removed, because decisions since the last scrape are in
-	// them. nil for none.
+	// gone has the counters of rules that the last change removed, with decisions since the last scrape. nil for none.
 	gone *counterSet
 }
 
@@ -120,8 +116,7 @@ func (r *Rule) counted() (limits []*RuleLimit) {
 	return limits
 }
 
-// valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of
-// requests.
+// valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with values.
 type valueCounters struct {
 	limits []Series // without a rule
 	max    int
@@ -189,8 +184,7 @@ func metricValue(v string) string {
 	return strings.ToValidUTF8(v, "\uFFFD")
 }
 
-// EachCounters calls f for all counters of the rules, and of rules that the last change has removed. Rules may share a
-// Series.
+// EachCounters calls f for all counters of the rules and of those that the last change removed. Some share a Series.
 func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
 	for set := &r.counters; set != nil; set = set.gone {
 		for name, c := range set.fixed {

@@ -158,9 +158,8 @@ func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Ap
 	}
 }
 
-// KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for a request with these entries.
-// It loses them where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a
-// key.
+// KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for these entries. It loses them
+// where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a key.
 func (r *Rule) KeepsMetadata(entries []descriptors.Entry) bool {
 	if r.Node.DetailedMetric {
 		return len(r.Node.Descriptors) > 0

@@ -97,8 +97,7 @@ func (c *cluster) masters() (nodes []*node) {
 	return nodes
 }
 
-// node returns the node at an address, which may be new. It returns nil after close. redirected means that another node
-// named the address.
+// node returns the node at an address, if needed a new one; nil after close. redirected: another node named it.
 func (c *cluster) node(addr string, redirected bool) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,8 +79,7 @@ func (e *errand) awaitSlots() {
 	}
 }
 
-// divide appends the pieces of a request. It has none if one of its nodes does not answer, so that the others charge
-// nothing in vain.
+// divide appends the pieces of a request, none if a node does not answer: then the others must not charge in vain.
 func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []piece {
 	places, of := make([]home, 0, 4), make([]int, len(r.Takes)) // of has the index of the place of each take
 	for i := range r.Takes {

@@ -124,8 +124,7 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	return nil
 }
 
-// renew replaces the target by a new one, which follows changes of DNS and of the master, if a Redis answers and
-// accepts writes.
+// renew replaces the target by one that follows DNS and the master, if a Redis answers there and accepts writes.
 func (n *node) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+patience)
 	defer cancel()

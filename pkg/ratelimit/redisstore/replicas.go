@@ -26,8 +26,7 @@ return redis.call('ZCARD', KEYS[1]) * (1 - 2 * entered)`)
 // calls counted with each number, which is 1 or more, and once with an error if an operator has to fix why Redis does
 // not count. No decision waits for it. Call it once.
 //
-// After this replica had to enter the set again, two counts can only make the number larger, because the others may
-// still be missing in the set.
+// After this replica had to enter the set again, others may be missing: two counts can only make the number larger.
 func (s *Store) CountReplicas(counted func(n int, err error)) {
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan struct{})

@@ -24,8 +24,7 @@ const (
 	promotion = 5 * time.Second
 )
 
-// sentinels know which Redis is the master. All are asked at once and followed, because one of them learns of a
-// failover before the others.
+// sentinels know which Redis is the master. All are asked and followed, because one of them learns of a failover first.
 type sentinels struct {
 	master  string        // its name
 	options redis.Options // of a client of one of them, except for its address

@@ -29,11 +29,9 @@ type Config struct {
 	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
 	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
-	// Timeout bounds each operation, counted from when Start is called. An operation also ends 5 ms before the deadline of
-	// its caller. Default 50 ms.
+	// Timeout bounds each operation from Start on. It also ends 5 ms before the deadline of its caller. Default 50 ms.
 	Timeout time.Duration
-	// WholeDeadline makes an operation take until the deadline of its caller, as at envoyproxy/ratelimit. Timeout is then
-	// 10 s by default.
+	// WholeDeadline lets operations last until the deadline of their caller. The default of Timeout is then 10 s.
 	WholeDeadline bool
 	// DialTimeout bounds the attempt to connect. Default: Timeout, but at least 100 ms and at most 1 s.
 	DialTimeout time.Duration
@@ -43,14 +41,11 @@ type Config struct {
 	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
 	// which holds no password. A goroutine that serves requests calls Up, so it must return at once. Optional.
 	Up func(node string, cause error)
-	// KeyPrefix begins the key of each bucket. The names of the notes beside the buckets then begin with it, too. Default:
-	// no prefix.
+	// KeyPrefix begins the keys of buckets and the names of the notes beside them. Default: no prefix.
 	KeyPrefix string
-	// CountEvery is the time between two counts of CountReplicas. A replica counts for three times as long after it was
-	// last heard of. Default 10 s.
+	// CountEvery is the time between two counts of CountReplicas. A replica counts for three such times. Default 10 s.
 	CountEvery time.Duration
-	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
-	// at once, as Up. Optional.
+	// Took is called after each script call, or pipeline of them, with its duration. It must return at once. Optional.
 	Took func(time.Duration)
 	// Connections counts the connections to this Redis, without those to PerSecond. Optional.
 	Connections *Connections
@@ -130,8 +125,7 @@ type PerSecondError struct{ error }
 // Unwrap returns the error itself.
 func (e *PerSecondError) Unwrap() error { return e.error }
 
-// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. The other replicas count this one
-// no longer.
+// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. Replicas count this one no longer.
 func (s *Store) Close() error {
 	s.leave()
 	err := s.main.close()

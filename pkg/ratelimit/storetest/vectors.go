@@ -219,8 +219,7 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-// keyspace returns a prefix of keys that no other run of a test uses, because a store may keep its buckets after a
-// test.
+// keyspace returns a prefix of keys that no other run uses, because a store may keep its buckets after a test.
 func keyspace(t *testing.T) string {
 	t.Helper()
 	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(time.Now().UnixNano(), 36)
