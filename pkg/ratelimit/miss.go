@@ -179,10 +179,13 @@ func (m miss) unmatched() string {
 		}
 		return m.lengths(m.place.node, m.matched)
 	}
-	var values []string
+	var values, keys []string // each key once
 	for _, n := range m.place.node.Descriptors {
 		if descriptors.Match(n.Key, e.Key) {
 			values = append(values, n.Value)
+		}
+		if len(keys) < maxHinted && !slices.Contains(keys, n.Key) {
+			keys = append(keys, n.Key)
 		}
 	}
 	switch {
@@ -192,7 +195,6 @@ func (m miss) unmatched() string {
 		return "no rule for this value of " + suggest.Quoted(e.Key) + below + listed(values)
 	}
 	text := "no rule for " + suggest.Quoted(e.Key) + below
-	keys := keysOf(m.place.node.Descriptors)
 	for _, later := range m.entries[m.matched+1:] {
 		if slices.Contains(keys, later.Key) && suggest.DidYouMean(e.Key, keys) == "" {
 			return text + "; " + suggest.Quoted(later.Key) + " would match here: the order of entries counts"
@@ -251,16 +253,6 @@ func (n *Node) describe() string {
 		text += " (" + n.Position + ")"
 	}
 	return text
-}
-
-// keysOf returns the keys of nodes, each once.
-func keysOf(nodes []Node) (keys []string) {
-	for i := range nodes {
-		if len(keys) < maxHinted && !slices.Contains(keys, nodes[i].Key) {
-			keys = append(keys, nodes[i].Key)
-		}
-	}
-	return keys
 }
 
 // nearest continues a text with the closest word, or with the words that there are.

@@ -33,7 +33,10 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 	}
 	p.limiter.countStoreError(o.Err, policy)
 	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown) && !r.Dry
-	pass(r, o)
+	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]} // as unused buckets answer
+	for i := range r.Takes {
+		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Capacity()})
+	}
 	p.decider = FromPolicyAllow
 	switch policy {
 	case Deny:
@@ -43,14 +46,6 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 		return true
 	}
 	return false
-}
-
-// pass answers as unused buckets do.
-func pass(r *bucket.Request, o *bucket.Outcome) {
-	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]}
-	for i := range r.Takes {
-		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Capacity()})
-	}
 }
 
 // deny answers as exhausted buckets do, for limits with the policy deny.

@@ -1,9 +1,7 @@
 package storetest
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,9 +27,6 @@ import (
 //
 // A take may have the suffixes /shadow, /quota and /counted (denials are charged). Retry, and the
 // reset and next (the time until more units remain) of the last take, are compared only if a line has them.
-//
-//go:embed cases/*.txt
-var caseFiles embed.FS
 
 // epoch is time 0 of the cases. It is midnight, so that windows of up to a day begin there.
 var epoch = time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
@@ -252,33 +247,30 @@ func parseDuration(t *testing.T, s string) time.Duration {
 // with each limit run once, and all others for each algorithm.
 func readScripts(t *testing.T) (scripts []script) {
 	t.Helper()
-	files, err := fs.Glob(caseFiles, "cases/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases embedded (%v)", err)
-	}
-	for _, file := range files {
-		text, err := caseFiles.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range cut(t, file, string(text)) {
-			s.algorithms = []bucket.Algorithm{0}
-			if slices.ContainsFunc(s.lines, isGeneral) {
-				s.algorithms = bucket.Algorithms
-			}
-			scripts = append(scripts, s)
-		}
-	}
-	for _, algorithm := range bucket.Algorithms {
-		file := filepath.Join(moduleRoot(t), "pkg", "ratelimit", "bucket", "testdata", algorithm.String()+".txt")
+	read := func(file string, only ...bucket.Algorithm) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range cut(t, file, string(text)) {
-			s.algorithms = []bucket.Algorithm{algorithm}
+			if s.algorithms = only; only == nil && slices.ContainsFunc(s.lines, isGeneral) {
+				s.algorithms = bucket.Algorithms
+			} else if only == nil {
+				s.algorithms = []bucket.Algorithm{0}
+			}
 			scripts = append(scripts, s)
 		}
+	}
+	root := filepath.Join(moduleRoot(t), "pkg", "ratelimit")
+	files, err := filepath.Glob(filepath.Join(root, "storetest", "cases", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases in %s (%v)", root, err)
+	}
+	for _, file := range files {
+		read(file)
+	}
+	for _, algorithm := range bucket.Algorithms {
+		read(filepath.Join(root, "bucket", "testdata", algorithm.String()+".txt"), algorithm)
 	}
 	return scripts
 }
