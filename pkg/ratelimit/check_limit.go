@@ -41,7 +41,8 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
 	c.checkProblem(l.Problem, at+".problem")
 	if l.Status != 0 && (l.Status < 400 || l.Status > 599) {
-		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status), "want a status from 400 to 599, such as 403")
+		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status),
+			"want a status from 400 to 599, such as 403")
 	}
 	l.Headers.Check(&c.Mistakes, at+".headers", c.sent)
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")

@@ -2,8 +2,8 @@ package ratelimit
 
 import "sync/atomic"
 
-// Gate lets the first events of each period pass, such as a second. It takes no lock, so it stays cheap in a flood. Its zero value is
-// ready. It is safe for concurrent use.
+// Gate lets the first events of each period pass, such as a second. It takes no lock, so it stays cheap in a flood. Its
+// zero value is ready. It is safe for concurrent use.
 type Gate struct {
 	// state has the period in its upper half, and the events that have passed in it in the lower half.
 	state atomic.Uint64

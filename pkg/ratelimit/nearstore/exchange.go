@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
@@ -204,7 +205,7 @@ func (b *exchange) receive() {
 
 // recordAll records what the answers show. The caller gets its outcomes also after a panic.
 func (b *exchange) recordAll() {
-	defer b.store.caught()
+	defer ratelimit.Caught(b.store.panicked)
 	for n := range b.sent {
 		if r, o := &b.requests[n], &b.outcomes[n]; r.Dry {
 			b.answerDry(r, o)
@@ -220,16 +221,6 @@ func (b *exchange) recordAll() {
 	}
 	for _, t := range b.suspects {
 		b.store.shared.Suspect(t)
-	}
-}
-
-// caught reports a panic.
-func (s *Store) caught() {
-	if s.panicked == nil {
-		return
-	}
-	if p := recover(); p != nil {
-		s.panicked(p)
 	}
 }
 

@@ -69,7 +69,7 @@ func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 
 // awaitSlots waits until the slots of the clusters have been read once, or could not be read.
 func (e *errand) awaitSlots() {
-	for _, k := range []keyspace{e.store.main, e.store.perSecond} {
+	for _, k := range e.store.spaces {
 		if c, ok := k.(*cluster); ok {
 			select {
 			case <-c.tried:
@@ -217,7 +217,10 @@ func (e *errand) follow(p *piece) []piece {
 		// Some of the keys have moved already. The nodes know where each single key is.
 		p.place.node, p.place.asking = c.nodeOf(p.place.slot), false
 		if len(p.request.Takes) == 1 && p.place.alone {
-			e.pause(tryAgainAfter)
+			select {
+			case <-time.After(tryAgainAfter):
+			case <-e.within.Done():
+			}
 		}
 		return e.apart(p)
 	case "CLUSTERDOWN":
@@ -251,14 +254,4 @@ func (e *errand) apart(p *piece) []piece {
 func (c *cluster) named(reply error, by *node) *node {
 	words := strings.Fields(reply.Error())
 	return c.node(complete(words[len(words)-1], by.name), true)
-}
-
-// pause waits, at most until the end.
-func (e *errand) pause(wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-e.within.Done():
-	}
 }

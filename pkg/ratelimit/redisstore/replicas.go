@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // countScript enters the replica ARGV[1] in the set KEYS[1], where an entry lasts ARGV[2] ms. If ARGV[3] is 0, the next
@@ -36,7 +38,7 @@ func (s *Store) CountReplicas(counted func(n int, err error)) {
 	}
 	go func() {
 		defer close(over)
-		defer s.cfg.caught()
+		defer ratelimit.Caught(s.cfg.Panicked)
 		id, last, growing, refused := rand.Text(), 0, 0, false
 		for ctx.Err() == nil {
 			n, err := s.enter(ctx, id, 1)

@@ -221,8 +221,7 @@ func (s *sentinels) candidates(ctx context.Context, silent string) ([]string, er
 }
 
 // dialer returns a dialer that connects to the master.
-func (s *sentinels) dialer(dial func(context.Context, string, string) (net.Conn, error),
-) func(context.Context, string, string) (net.Conn, error) {
+func (s *sentinels) dialer(dial dialer) dialer {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		addrs, err := s.masters(ctx)
 		if err != nil {
