@@ -280,14 +280,21 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 	}
 }
 
-// remember records the name of a limit and the names that it replaces.
+// remember records the name of a limit and the names that it replaces. It reports names that no limit can replace.
 func (c *checker) remember(l *Limit, at string) {
 	if l.Name != "" {
 		c.rules.named[l.Name] = true
 	}
 	for i, other := range l.Replaces {
-		if other.Name != "" {
-			c.replacing = append(c.replacing, replacing{at: Element(at+".replaces", i) + ".name", name: other.Name})
+		at := Element(at+".replaces", i)
+		switch other.Name {
+		case "":
+			c.At(at, at+".name").Fail("should not have an empty replaces entry", "write `- name: <the name of another limit>`")
+		case l.Name:
+			c.At(at+".name").Fail("replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
+				"a limit cannot replace itself: delete the element")
+		default:
+			c.replacing = append(c.replacing, replacing{at: at + ".name", name: other.Name})
 		}
 	}
 }

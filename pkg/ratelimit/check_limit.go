@@ -38,10 +38,12 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 			"want "+suggest.OneOf(l.OnStoreError.Words()))
 	}
 	c.checkName(l.Name, at+".name")
-	c.checkOwnReplaces(l, at)
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
 	c.checkProblem(l.Problem, at+".problem")
-	c.checkStatus(l.Status, at+".status")
+	if l.Status != 0 && (l.Status < 400 || l.Status > 599) {
+		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status),
+			"want a status from 400 to 599, such as 403")
+	}
 	l.Headers.Check(&c.Mistakes, at+".headers", c.sent)
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
 	c.checkAtLeast(l.Burst, 1, at+".burst")
@@ -97,7 +99,6 @@ func (c *checker) checkUnlimited(l *Limit, at string) {
 		c.Key(at+".requests_per_unit").Warn("`requests_per_unit` has no effect when unlimited", "delete it, or `unlimited`")
 	}
 	c.checkName(l.Name, at+".name")
-	c.checkOwnReplaces(l, at)
 }
 
 // checkName reports names that would split Envoy's x-ratelimit-limit header, which holds names without quotes. It
@@ -188,20 +189,6 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 				suggest.Counted(int(spec.Requests), "request")),
 			"delete the line: sliding_window, the default, remembers each request of a small limit "+
 				"and never denies for longer than one window")
-	}
-}
-
-// checkOwnReplaces reports names that a limit cannot replace, whichever other limits exist.
-func (c *checker) checkOwnReplaces(l *Limit, at string) {
-	for i, other := range l.Replaces {
-		at := Element(at+".replaces", i)
-		switch other.Name {
-		case "":
-			c.At(at, at+".name").Fail("should not have an empty replaces entry", "write `- name: <the name of another limit>`")
-		case l.Name:
-			c.At(at+".name").Fail("replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
-				"a limit cannot replace itself: delete the element")
-		}
 	}
 }
 

@@ -56,8 +56,10 @@ func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
 		}
 		return
 	}
-	left := max(uint64(a.Decision.Remaining), uint64(a.left))
-	over := c.overLimit(a)
+	left, over := max(uint64(a.Decision.Remaining), uint64(a.left)), &c.Denied
+	if a.Shadow {
+		over = &c.ShadowDenied
+	}
 	if left == 0 {
 		over.Add(hits)
 		return
@@ -66,13 +68,6 @@ func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
 	over.Add(hits - fitting)
 	c.Fitting.Add(fitting)
 	c.Near.Add(min(fitting, uint64(capacity-near)))
-}
-
-func (c *Counters) overLimit(a *Applied) *Tally {
-	if a.Shadow {
-		return &c.ShadowDenied
-	}
-	return &c.Denied
 }
 
 // Totals are the counters that belong to no rule. They are safe for concurrent use.

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,9 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Headers are own headers of answers: templates by name. A template can have the placeholders {used}, {limit},
-// {remaining}, {reset}, {retry_after} and {name}. An empty map, `off` in a rule file, hides a limit from clients. nil
-// is unset.
+// Headers are own headers of answers: templates by name, which can have {used}, {limit}, {remaining}, {reset},
+// {retry_after} and {name}. An empty map, `off` in a rule file, hides a limit from clients. nil is unset.
 type Headers map[string]string
 
 // Off reports whether the limit is hidden.
@@ -92,12 +90,5 @@ func checkPlaceholders(at Spot, template string, known []string, want string) {
 			hints = append([]string{"did you mean `{" + meant + "}`?"}, hints...)
 		}
 		at.Fail("there is nothing to put in place of "+suggest.Quoted(found[0]), hints...)
-	}
-}
-
-// checkStatus reports a status that is no error. 0 means that the source does not set it.
-func (c *checker) checkStatus(status int, at string) {
-	if status != 0 && (status < 400 || status > 599) {
-		c.At(at).Fail(fmt.Sprintf("`status` cannot be `%d`", status), "want a status from 400 to 599, such as 403")
 	}
 }

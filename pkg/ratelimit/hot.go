@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -55,8 +56,7 @@ type hotSet struct {
 // hotEntry is what is known of a key. The atomic fields are also written without the lock. If another key replaces it
 // at this moment, they are wrong until the next decision on that.
 type hotEntry struct {
-	// since is the first denial of the present run, in µs since 1970; 0 if the last request was allowed. denied is the
-	// number of denials since.
+	// since is the first denial of the present run, in µs since 1970; 0 for no run. denied counts the denials of the run.
 	since  atomic.Int64
 	denied atomic.Uint64
 	// until is when the bucket is unused again if no request follows. The run is then over.
@@ -132,14 +132,21 @@ func (h *sketch) look(n *noted, key string, r *Rounds) int64 {
 	if n.Allowed {
 		return 0
 	}
-	hash, at := max(1, maphash.String(h.seed, key)), r.time(h.now)
+	at := r.time(h.now)
+	since, _ := h.run(key, at)
+	return cmp.Or(since, at)
+}
+
+// run returns the first denial of the present run of a key and the number of denials since, 0 and 0 for no run.
+func (h *sketch) run(key string, at int64) (since int64, denied uint64) {
+	hash := max(1, maphash.String(h.seed, key))
 	set := &h.sets[hash%hotSets]
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	if i := set.find(hash); i >= 0 && set.entries[i].isOver(at) {
-		return set.entries[i].since.Load()
+		return set.entries[i].since.Load(), set.entries[i].denied.Load()
 	}
-	return at
+	return 0, 0
 }
 
 // noted is a decision on a limit for the sketch.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"hash/maphash"
 	"math"
 	"slices"
 	"time"
@@ -115,19 +114,14 @@ func (s *hotSet) list(keys []HotKey, limits map[*Counters]HotKey, at int64, ever
 // DeniedSince returns the first denial of the present run of a bucket, and the number of denials since. It returns the
 // zero time and 0 if the last request was allowed, or if this process has not seen a denial.
 func (l *Limiter) DeniedSince(bucket string) (since time.Time, denied uint64) {
-	hash := max(1, maphash.String(l.sketch.seed, bucket))
-	set := &l.sketch.sets[hash%hotSets]
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	i := set.find(hash)
-	if i < 0 || !set.entries[i].isOver(new(Rounds).time(l.cfg.Now)) {
-		return since, 0
+	run, denied := l.sketch.run(bucket, new(Rounds).time(l.cfg.Now))
+	if run != 0 {
+		since = time.UnixMicro(run).UTC()
 	}
-	return time.UnixMicro(set.entries[i].since.Load()).UTC(), set.entries[i].denied.Load()
+	return since, denied
 }
 
-// ShadowLimit counts what a limit in shadow would have denied since the process has started, or has first had the
-// limit.
+// ShadowLimit counts what a limit in shadow would have denied since the process started or first had the limit.
 type ShadowLimit struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
@@ -141,21 +135,12 @@ type ShadowLimit struct {
 func (l *Limiter) ShadowLimits() []ShadowLimit {
 	list := []ShadowLimit{}
 	for _, rule := range l.activeRules() {
-		first, requests := len(list), uint64(0)
+		requests := rule.Sum().Requests
 		for _, limit := range rule.counted() {
-			denied := uint64(0)
-			for _, c := range rule.allCounters(limit) {
-				denied += c.Denied.Descriptors() + c.ShadowDenied.Descriptors()
-				if requests += c.Allowed.Descriptors() + c.Denied.Descriptors(); !limit.beside {
-					requests += c.ShadowDenied.Descriptors()
-				}
-			}
 			if !rule.Unlimited && (limit.Shadow || l.cfg.Shadow) {
-				list = append(list, ShadowLimit{rule.Domain, rule.Name, limit.Policy, 0, denied})
+				of := rule.sumOf(limit)
+				list = append(list, ShadowLimit{rule.Domain, rule.Name, limit.Policy, requests, of.Denied + of.ShadowDenied})
 			}
-		}
-		for i := range list[first:] {
-			list[first+i].Requests = requests
 		}
 	}
 	return list

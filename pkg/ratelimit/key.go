@@ -9,9 +9,8 @@ import (
 )
 
 // identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window, or unit
-// and time zone. It
-// leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow beside others may
-// have their algorithm and window.
+// and time zone. It leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow
+// beside others may have their algorithm and window.
 func identity(domain string, path []*Node, l *RuleLimit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {

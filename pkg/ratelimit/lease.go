@@ -15,8 +15,7 @@ func (l *Limit) lease(counted bucket.Limit, maxDelay int64) uint64 {
 	return uint64(l.Lease)
 }
 
-// checkLease reports a lease with which a limit would not be exact, or that no replica could ever use. The limit passes
-// bucket.Limit.Check.
+// checkLease reports a lease that makes a limit inexact or never fits. The limit passes bucket.Limit.Check.
 func (c *checker) checkLease(l *Limit, limit bucket.Limit, at string) {
 	also := append(specPaths(at), at+".max_delay")
 	onValue, onKey := c.At(at+".lease", also...), c.Key(at+".lease", also...)

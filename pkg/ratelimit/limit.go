@@ -69,8 +69,7 @@ type defaults struct {
 	months bool
 }
 
-// apply completes a limit. It leaves several months or another algorithm without a calendar: in a rule, both are
-// mistakes.
+// apply completes a limit. Several months or another algorithm get no calendar: in a rule, both are mistakes.
 func (d defaults) apply(s LimitSpec) LimitSpec {
 	if d.zone == "" && d.months && s.Unit == descriptors.Month {
 		d.zone = time.UTC.String()

@@ -15,8 +15,7 @@ type Query struct {
 	Descriptors []descriptors.Descriptor
 	// Hits is the cost of descriptors that do not state their own; 0 means 1.
 	Hits uint64
-	// Beforehand means that hits are prices, not settlements of earlier requests. Denied hits are not charged then,
-	// unless a rule counts denials.
+	// Beforehand means that hits are prices, not settlements. Denied hits are then charged only if a rule counts denials.
 	Beforehand bool
 	// Refused means that the request is already refused and only counted. It has buckets of its own at the same rules, so
 	// that refused requests never consume the limits of other requests.
@@ -43,8 +42,7 @@ type Config struct {
 	MaxHeld int64
 	// MaxHeldPerRule is how many requests may have Places in one rule. Default: any number.
 	MaxHeldPerRule int64
-	// NearLimitRatio is the share of a limit above which its hits count as near it (NEAR_LIMIT_RATIO). Default:
-	// DefaultNearLimitRatio.
+	// NearLimitRatio (NEAR_LIMIT_RATIO) is the share of a limit above which its hits count as near it. Default: 0.8.
 	NearLimitRatio float32
 	// Undecided receives the reason each time that Store could not decide a request. It must return at once. Optional.
 	Undecided func(err error)
@@ -74,9 +72,6 @@ type Config struct {
 	Now func() time.Time
 }
 
-// DefaultNearLimitRatio is the default of Config.NearLimitRatio.
-const DefaultNearLimitRatio = 0.8
-
 // Limiter decides queries by the active rules. It is safe for concurrent use.
 type Limiter struct {
 	cfg     Config
@@ -91,7 +86,7 @@ type Limiter struct {
 
 // New returns a limiter.
 func New(cfg Config) *Limiter {
-	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
+	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, 0.8)
 	l, dry := &Limiter{cfg: cfg, misses: newMisses(), cache: newLocalCache(&cfg)}, &Limiter{cfg: cfg, dry: true}
 	l.sketch = newSketch(cfg.Now)
 	dry.cache, dry.sketch, dry.forDry, l.forDry = l.cache, l.sketch, dry, dry
@@ -101,8 +96,7 @@ func New(cfg Config) *Limiter {
 	return l
 }
 
-// Dry returns a limiter that decides as l would now, and changes nothing: it charges no bucket, takes no place, counts
-// and reports nothing.
+// Dry returns a limiter that decides as l would now, but charges no bucket, takes no place, counts and reports nothing.
 func (l *Limiter) Dry() *Limiter { return l.forDry }
 
 // Totals returns the counters that belong to no rule.

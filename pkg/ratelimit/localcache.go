@@ -45,8 +45,7 @@ func (c *localCache) now(t int64) int64 {
 	return c.clock()
 }
 
-// denies returns how long the bucket of a take stays over its limit, in µs; 0 if it is not known to be over. A refund
-// is never denied.
+// denies returns how long the bucket of a take stays over its limit, in µs; 0 if that is not known, and for a refund.
 func (c *localCache) denies(t *bucket.Take, now int64) int64 {
 	if t.Refund > 0 {
 		return 0

@@ -25,11 +25,10 @@ type Bucket struct {
 // bucketOf returns what a Dry request has seen of the bucket of take i.
 func bucketOf(t *bucket.Take, o *bucket.Outcome, i, descriptor int) *Bucket {
 	d := &o.Decisions[i]
-	b := &Bucket{
-		Descriptor: descriptor, Key: strings.Clone(t.Key), Capacity: t.Capacity(), Charge: t.Charged(d.Allowed, o.Allowed),
+	return &Bucket{
+		Key: strings.Clone(t.Key), Descriptor: descriptor, Used: UsedOf(t, o, i), Capacity: t.Capacity(),
+		Charge: t.Charged(d.Allowed, o.Allowed),
 	}
-	b.Used = UsedOf(t, o, i)
-	return b
 }
 
 // UsedOf returns the units in use before a Dry decision in the bucket of take i, rounded up.

@@ -8,8 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// ClientValues sets whether a text may repeat values of entries, which clients choose. Keys and domains are those of
-// Envoy's configuration.
+// ClientValues sets whether a text may repeat values of entries. Clients choose values; operators choose keys.
 type ClientValues bool
 
 // The values of ClientValues.
@@ -79,8 +78,7 @@ type PossibleEntry struct {
 	AnyValue, Optional bool
 }
 
-// MissOfAll returns in words why no rule can match a descriptor of these entries, whatever the requests are. It returns
-// "" if a rule can match.
+// MissOfAll returns in words why no rule can match a descriptor of these entries in any request, "" if one can.
 func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 	root := r.domains[domain]
 	if root == nil {
@@ -166,8 +164,7 @@ func (m miss) tooShort() string {
 	if path == nil {
 		return m.place.node.describe() + " has no limit, so its descriptors pass"
 	}
-	return "the rule " + path[len(path)-1].describe() + " matches " + entriesCounted(m.matched+len(path)) +
-		", the descriptor has " + strconv.Itoa(m.matched)
+	return m.lengths(path[len(path)-1], m.matched+len(path))
 }
 
 // unmatched explains a descriptor with an entry that nothing matches.
@@ -180,12 +177,15 @@ func (m miss) unmatched() string {
 		if m.place.rule == nil {
 			return m.place.node.describe() + " has no limit, and no rule is below it"
 		}
-		return m.tooLong()
+		return m.lengths(m.place.node, m.matched)
 	}
-	var values []string
+	var values, keys []string // each key once
 	for _, n := range m.place.node.Descriptors {
 		if descriptors.Match(n.Key, e.Key) {
 			values = append(values, n.Value)
+		}
+		if len(keys) < maxHinted && !slices.Contains(keys, n.Key) {
+			keys = append(keys, n.Key)
 		}
 	}
 	switch {
@@ -195,7 +195,6 @@ func (m miss) unmatched() string {
 		return "no rule for this value of " + suggest.Quoted(e.Key) + below + listed(values)
 	}
 	text := "no rule for " + suggest.Quoted(e.Key) + below
-	keys := keysOf(m.place.node.Descriptors)
 	for _, later := range m.entries[m.matched+1:] {
 		if slices.Contains(keys, later.Key) && suggest.DidYouMean(e.Key, keys) == "" {
 			return text + "; " + suggest.Quoted(later.Key) + " would match here: the order of entries counts"
@@ -203,19 +202,22 @@ func (m miss) unmatched() string {
 	}
 	text += nearest(e.Key, keys)
 	if m.place.rule != nil {
-		text += "; " + m.tooLong()
+		text += "; " + m.lengths(m.place.node, m.matched)
 	}
 	return text
 }
 
-// tooLong explains a descriptor that goes on below a rule.
-func (m miss) tooLong() string {
-	return "the rule " + m.place.node.describe() + " matches " + entriesCounted(m.matched) + ", the descriptor has " +
+// lengths explains a descriptor that is longer or shorter than a rule.
+func (m miss) lengths(rule *Node, entries int) string {
+	noun := " entries"
+	if entries == 1 {
+		noun = " entry"
+	}
+	return "the rule " + rule.describe() + " matches " + strconv.Itoa(entries) + noun + ", the descriptor has " +
 		strconv.Itoa(len(m.entries))
 }
 
-// passedBy explains a descriptor that a rule would match, if the walk had not taken another way. path leads to the
-// rule.
+// passedBy explains a descriptor that a rule would match if the walk had not taken another way. path leads to the rule.
 func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	text := "the rule " + path[len(path)-1].describe() + " is not reached"
 	for i, n := range path {
@@ -227,8 +229,7 @@ func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	return text
 }
 
-// firstLimit returns the nodes that lead to the first limit. It returns nil if there is none among the first nodes that
-// the budget allows.
+// firstLimit returns the nodes that lead to the first limit, nil if the first nodes that the budget allows have none.
 func firstLimit(nodes []Node, budget *int) []*Node {
 	for i := range nodes {
 		n := &nodes[i]
@@ -254,16 +255,6 @@ func (n *Node) describe() string {
 	return text
 }
 
-// keysOf returns the keys of nodes, each once.
-func keysOf(nodes []Node) (keys []string) {
-	for i := range nodes {
-		if len(keys) < maxHinted && !slices.Contains(keys, nodes[i].Key) {
-			keys = append(keys, nodes[i].Key)
-		}
-	}
-	return keys
-}
-
 // nearest continues a text with the closest word, or with the words that there are.
 func nearest(written string, words []string) string {
 	if hint := suggest.DidYouMean(written, words[:min(len(words), maxHinted)]); hint != "" {
@@ -282,12 +273,4 @@ func listed(words []string) string {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
-}
-
-// entriesCounted returns a number with its noun: "1 entry", "2 entries".
-func entriesCounted(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return strconv.Itoa(n) + " entries"
 }

@@ -14,8 +14,7 @@ import (
 const (
 	// maxUnknownDomains is how many domains without rules are counted by their names. Callers can send any name.
 	maxUnknownDomains = 20
-	// maxShapes is how many domains and descriptors without a rule are remembered, so that each is reported once in
-	// missInterval.
+	// maxShapes is how many domains and descriptors are remembered, so that each is reported once in missInterval.
 	maxShapes    = 256
 	missInterval = time.Hour
 )
@@ -108,25 +107,18 @@ func (m *misses) isNew(domain string, entries []descriptors.Entry, now time.Time
 	return true
 }
 
-// unknownDomain counts and reports a request for a domain without rules.
-func (l *Limiter) unknownDomain(rules *Rules, domain string) {
+// miss counts and reports a descriptor that no rule matches, and a request for a domain without rules: d is then nil.
+func (l *Limiter) miss(rules *Rules, domain string, d *descriptors.Descriptor) {
 	if l.dry {
 		return
 	}
-	l.misses.of(domain, false).UnknownDomain.Add(1)
-	l.report(rules, domain, nil)
-}
-
-// unmatched counts and reports a descriptor that no rule matches.
-func (l *Limiter) unmatched(rules *Rules, domain string, entries []descriptors.Entry) {
-	if l.dry {
-		return
+	var entries []descriptors.Entry
+	if c := l.misses.of(domain, d != nil); d != nil {
+		entries = d.Entries
+		c.Unmatched.Add(1)
+	} else {
+		c.UnknownDomain.Add(1)
 	}
-	l.misses.of(domain, true).Unmatched.Add(1)
-	l.report(rules, domain, entries)
-}
-
-func (l *Limiter) report(rules *Rules, domain string, entries []descriptors.Entry) {
 	if l.cfg.Missed != nil && l.misses.isNew(domain, entries, time.Now()) {
 		l.cfg.Missed(rules, domain, entries)
 	}

@@ -84,7 +84,7 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 	case p.rules == nil:
 		p.err = ErrNoRules
 	case p.rules.domains[q.Domain] == nil:
-		l.unknownDomain(p.rules, q.Domain)
+		l.miss(p.rules, q.Domain, nil)
 	default:
 		p.err = p.match(p.rules.domains[q.Domain])
 	}
@@ -142,7 +142,10 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 		p.addTakes(r.next.add(), r)
 		return false
 	case takingLocally:
-		p.local.merge(outcome, &p.decider)
+		if outcome.Err == nil { // else the request stays allowed
+			p.local.whole.Merge(outcome, p.local.index)
+			p.decider = FromLastKnown
+		}
 		p.result(p.local.takes, &p.local.whole, r, res)
 		return true
 	}
@@ -164,8 +167,7 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 	return true
 }
 
-// Reset drops all that the plan refers to, also rules that are no longer active. It keeps its memory for another query,
-// unless it is large.
+// Reset drops all that the plan refers to, and keeps its memory for another query unless it is large.
 func (p *Plan) Reset() {
 	p.LeavePlaces()
 	matches, limits, places := texts.Clear(p.matches), texts.Clear(p.limits), p.places
@@ -196,7 +198,7 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 			p.limits = append(p.limits, a)
 			continue
 		case rule == nil:
-			p.limiter.unmatched(p.rules, p.query.Domain, d.Entries)
+			p.limiter.miss(p.rules, p.query.Domain, d)
 			continue
 		}
 		p.matches[i].rule = rule
@@ -236,8 +238,7 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 	return limit, nil
 }
 
-// addTakes adds a take for each limit to the request, with its key in the memory of the rounds. It leaves out limits
-// that the local cache denies.
+// addTakes adds a take for each limit that the local cache does not deny. Its key is in the memory of the rounds.
 func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	r.Dry = p.limiter.dry
 	quotasCanDeny := p.quotasCanDeny()

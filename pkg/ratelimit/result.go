@@ -14,9 +14,8 @@ import (
 
 // Result is the decision on a query.
 type Result struct {
-	// Err is set if there is no decision; then nothing else is. It is a QueryError, ErrNoRules or, only if the limiter is
-	// strict, the error of the store. Nothing that a client can choose is an error, because Envoy allows a request if the
-	// call fails.
+	// Err is set if there is no decision; then nothing else is. It is a QueryError, ErrNoRules or, if the limiter is
+	// strict, the error of the store. Nothing that clients choose is an error: Envoy allows a request if the call fails.
 	Err error
 	// Allowed is the verdict.
 	Allowed bool
@@ -66,13 +65,11 @@ func (d Decider) Undecided() bool {
 
 // Status is the decision on one descriptor.
 type Status struct {
-	// Rule is the rule that the descriptor matched. It is nil if none matched, or if the request brought its limit and the
-	// rule has no Override.
+	// Rule is the matching rule, nil if none matched, or if the request brought its limit and the rule has no Override.
 	Rule *Rule
 	// Unlimited is set if the rule has no limit.
 	Unlimited bool
-	// Binding is the applied limit that denies longest or leaves least; nil if none applied. It is a limit in shadow only
-	// if no other applied.
+	// Binding is the limit that denies longest or leaves least, nil for none. It is in shadow only if no other applied.
 	Binding *Applied
 	// Shown is the same of those that a client may see (RuleLimit.Hidden); never a limit in shadow beside others.
 	Shown *Applied
@@ -81,8 +78,7 @@ type Status struct {
 	ShadowDenied *Applied
 }
 
-// RuleName returns the name of the rule: "override" for a limit that the request brought without a rule that has an
-// Override, "" for a nil status.
+// RuleName returns the name of the rule: "override" for a limit of a request without one, "" for a nil status.
 func (s *Status) RuleName() string {
 	switch {
 	case s == nil:

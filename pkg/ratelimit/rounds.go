@@ -17,8 +17,7 @@ import (
 // A plan needs one more round if the fallback store decides for the store, and in strict mode for StopWhenOver. The
 // zero value is ready. Its memory is used again after Reset.
 type Rounds struct {
-	// At points to when the requests arrived. If it is nil or points to the zero time, the limiter reads the clock if it
-	// needs the time.
+	// At points to when the requests arrived. If it is nil or points to the zero time, the limiter reads the clock.
 	At *time.Time
 
 	now, next  round

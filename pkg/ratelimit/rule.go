@@ -76,8 +76,7 @@ type RuleLimit struct {
 	// Headers are own headers of answers. Hidden means that clients do not see the limit: no header and no body names it.
 	Headers []OwnHeader
 	Hidden  bool
-	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
-	// on when rules are loaded again.
+	// Counters count the decisions, except in a rule with detailed_metric or value_to_metric. They go on after a reload.
 	Counters *Counters
 	// DenialLines bounds the lines that a log has about denials by the limit. It goes on as Counters do. It is nil for a
 	// limit that a request brings without a rule.
@@ -228,8 +227,7 @@ func plainName(name string) string {
 	}, name)
 }
 
-// policyItem returns PolicyItem: an RFC 9651 string with the requests and the seconds of the window. Policy needs no
-// escapes.
+// policyItem returns PolicyItem: an RFC 9651 string with the requests and the seconds. Policy needs no escapes.
 func (l *RuleLimit) policyItem() string {
 	item := `"` + l.Policy + `";q=` + strconv.FormatInt(l.Requests, 10)
 	if l.Window > 0 && l.Calendar == nil {

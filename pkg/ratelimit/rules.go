@@ -20,8 +20,7 @@ type Rules struct {
 // position is one place in the tree of rules.
 type position struct {
 	rule *Rule // nil for a place without limits
-	// node is what the place was compiled from. That of the root has no key; below it are the nodes of all Domains of the
-	// name. Only Miss uses it.
+	// node is what the place was compiled from, for Miss. The root has no key, and the nodes of all Domains of its name.
 	node *Node
 }
 
@@ -36,26 +35,23 @@ type RulesOptions struct {
 	CalendarMonths bool
 	// DefaultPolicy is the store error policy of limits that name none, and of requests' limits. Default: Local.
 	DefaultPolicy StoreErrorPolicy
-	// Status is the HTTP status of denials by limits that name none, and by requests' limits. Default: 0, which means
-	// 429.
+	// Status is the HTTP status of denials by limits that name none, and by requests' limits. 0, the default, means 429.
 	Status int
 	// Wildcards selects the wildcard that wins if several match.
 	Wildcards descriptors.WildcardOrder
-	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default:
-	// DefaultMetricValues.
+	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default: 1000.
 	MetricValues int
 	// Before are the previous rules. The counters of rules that are in both sets go on; those of the other rules are kept
 	// until the next change. nil for none.
 	Before *Rules
 }
 
-// NewRules compiles domains and precomputes everything that does not depend on a request. Domains of the same name are
-// merged. The result is exact only for domains in which Check finds no error. In other domains, a limit that cannot be
-// counted denies every request.
+// NewRules compiles domains and precomputes all that does not depend on a request. Domains of the same name are merged.
+// The result is exact only if Check finds no error. Otherwise, a limit that cannot be counted denies every request.
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
-	o.MetricValues = cmp.Or(o.MetricValues, DefaultMetricValues)
+	o.MetricValues = cmp.Or(o.MetricValues, 1000)
 	r := &Rules{domains: make(map[string]*descriptors.Tree[position]), options: o, counters: newCounterSet()}
 	for _, d := range domains {
 		tree := r.domains[d.Name]

@@ -21,9 +21,6 @@ type Series struct {
 	Beside bool
 }
 
-// DefaultMetricValues is the default of RulesOptions.MetricValues.
-const DefaultMetricValues = 1000
-
 const (
 	// otherValue stands for the values of requests beyond RulesOptions.MetricValues, and for long values.
 	otherValue = "other"
@@ -36,8 +33,7 @@ const (
 type counterSet struct {
 	fixed   map[Series]*fixedCounters
 	byValue map[Series]*valueCounters // by the domain and the rule
-	// gone has the counters of rules that the last change has removed, because decisions since the last scrape are in
-	// them. nil for none.
+	// gone has the counters of rules that the last change removed, with decisions since the last scrape. nil for none.
 	gone *counterSet
 }
 
@@ -120,8 +116,7 @@ func (r *Rule) counted() (limits []*RuleLimit) {
 	return limits
 }
 
-// valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of
-// requests.
+// valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with values.
 type valueCounters struct {
 	limits []Series // without a rule
 	max    int
@@ -189,21 +184,15 @@ func metricValue(v string) string {
 	return strings.ToValidUTF8(v, "\uFFFD")
 }
 
-// EachCounters calls f for all counters of the rules, and of rules that the last change has removed. Rules may share a
-// Series.
+// EachCounters calls f for all counters of the rules and of those that the last change removed. Some share a Series.
 func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
-	r.counters.each(f)
-	if r.counters.gone != nil {
-		r.counters.gone.each(f)
-	}
-}
-
-func (s *counterSet) each(f func(s Series, c *Counters)) {
-	for name, c := range s.fixed {
-		f(name, &c.Counters)
-	}
-	for _, v := range s.byValue {
-		v.each(f)
+	for set := &r.counters; set != nil; set = set.gone {
+		for name, c := range set.fixed {
+			f(name, &c.Counters)
+		}
+		for _, v := range set.byValue {
+			v.each(f)
+		}
 	}
 }
 
@@ -219,18 +208,28 @@ func (v *valueCounters) each(f func(s Series, c *Counters)) {
 	}
 }
 
-// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others only adds denials.
+// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others adds
+// requests only where no other limit applied.
 type Sum struct{ Requests, Denied, ShadowDenied uint64 }
 
 // Sum adds up the counters of the rule, with those of any values of requests.
 func (r *Rule) Sum() (sum Sum) {
 	for _, l := range r.counted() {
-		for _, c := range r.allCounters(l) {
-			sum.Denied += c.Denied.Descriptors()
-			sum.ShadowDenied += c.ShadowDenied.Descriptors()
-			if !l.beside {
-				sum.Requests += c.Allowed.Descriptors() + c.Denied.Descriptors() + c.ShadowDenied.Descriptors()
-			}
+		of := r.sumOf(l)
+		sum.Denied += of.Denied
+		sum.ShadowDenied += of.ShadowDenied
+		sum.Requests += of.Requests
+	}
+	return sum
+}
+
+// sumOf is Sum for one limit.
+func (r *Rule) sumOf(l *RuleLimit) (sum Sum) {
+	for _, c := range r.allCounters(l) {
+		sum.Denied += c.Denied.Descriptors()
+		sum.ShadowDenied += c.ShadowDenied.Descriptors()
+		if sum.Requests += c.Allowed.Descriptors() + c.Denied.Descriptors(); !l.beside {
+			sum.Requests += c.ShadowDenied.Descriptors()
 		}
 	}
 	return sum

@@ -31,6 +31,16 @@ func Take(ctx context.Context, store Store, requests []bucket.Request, outcomes 
 	<-w.ended
 }
 
+// Caught must be deferred. It calls report with the value of a panic, which goes on if report is nil.
+func Caught(report func(value any)) {
+	if report == nil {
+		return
+	}
+	if p := recover(); p != nil {
+		report(p)
+	}
+}
+
 // wait is the wait for one call of done at a time.
 type wait struct {
 	ended chan struct{}

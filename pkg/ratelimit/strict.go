@@ -41,16 +41,11 @@ func (a *appliedLimit) share(r *Rule) {
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		if !l.beside && sameWindows(&l.Limit, &a.limit.Limit) {
+		if !l.beside && l.Algorithm == a.limit.Algorithm && l.Window == a.limit.Window && l.Calendar == a.limit.Calendar {
 			a.keyed, a.limit.identity, a.limit.rule, a.limit.hashTag = r, l.identity, l.rule, l.hashTag
 			return
 		}
 	}
-}
-
-// sameWindows reports whether two limits have the same algorithm and windows, so that they can share a bucket.
-func sameWindows(a, b *bucket.Limit) bool {
-	return a.Algorithm == b.Algorithm && a.Window == b.Window && a.Calendar == b.Calendar
 }
 
 // leaveOutOthers lets all takes charge nothing, because the local cache denies another limit of the request.
@@ -163,9 +158,8 @@ func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Ap
 	}
 }
 
-// KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for a request with these entries.
-// It loses them where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a
-// key.
+// KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for these entries. It loses them
+// where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a key.
 func (r *Rule) KeepsMetadata(entries []descriptors.Entry) bool {
 	if r.Node.DetailedMetric {
 		return len(r.Node.Descriptors) > 0

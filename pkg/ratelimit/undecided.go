@@ -33,7 +33,10 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 	}
 	p.limiter.countStoreError(o.Err, policy)
 	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown) && !r.Dry
-	pass(r, o)
+	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]} // as unused buckets answer
+	for i := range r.Takes {
+		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Capacity()})
+	}
 	p.decider = FromPolicyAllow
 	switch policy {
 	case Deny:
@@ -43,14 +46,6 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 		return true
 	}
 	return false
-}
-
-// pass answers as unused buckets do.
-func pass(r *bucket.Request, o *bucket.Outcome) {
-	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]}
-	for i := range r.Takes {
-		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Capacity()})
-	}
 }
 
 // deny answers as exhausted buckets do, for limits with the policy deny.
@@ -93,12 +88,4 @@ func (p *Plan) takeLocally(r *bucket.Request, o *bucket.Outcome, rounds *Rounds)
 	p.local.whole, *o = *o, bucket.Outcome{}
 	p.stage, p.request, rounds.next.local = takingLocally, len(rounds.next.requests), true
 	*rounds.next.add() = part
-}
-
-// merge completes the outcome of the whole request. A request that the fallback store could not decide stays allowed.
-func (l *localPart) merge(o *bucket.Outcome, decider *Decider) {
-	if o.Err == nil {
-		l.whole.Merge(o, l.index)
-		*decider = FromLastKnown
-	}
 }

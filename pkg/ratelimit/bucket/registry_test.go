@@ -14,10 +14,10 @@ var addedAlgorithm = map[string]string{
 	"pkg/ratelimit/bucket/aligned_window.go":  "package bucket\n\ntype alignedWindow struct{ fixedWindow }\n",
 	"pkg/ratelimit/bucket/aligned_window.lua": "return engine(5, merging) -- fixed_window\n",
 	"pkg/ratelimit/bucket/testdata/aligned_window.txt": `== each window counts from 0
-limit 2/1m
-12:00:59  take 2 -> allowed, remaining 0
-12:00:59  take 1 -> denied, remaining 0, retry 1s
-12:01:00  take 2 -> allowed, remaining 0
+limit a 2/1m
+59s  a:2 -> allowed a=0
+59s  a:1 -> denied retry 1s a!0
+1m   a:2 -> allowed a=0
 `,
 }
 
@@ -56,7 +56,7 @@ func TestAddAnAlgorithm(t *testing.T) {
 	write(t, registry, text)
 
 	for _, args := range [][]string{
-		{"-run=^(TestVectors|TestExamples|TestConformance|TestWalk)$",
+		{"-run=^(TestVectors|TestCases|TestConformance|TestWalk)$",
 			"./pkg/ratelimit/bucket", "./pkg/ratelimit/memstore", "./pkg/ratelimit/redisstore"},
 		{"-run=Test/aligned_window", "./pkg/ratelimit/nearstore"},
 	} {

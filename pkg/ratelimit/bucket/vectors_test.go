@@ -34,4 +34,4 @@ func (p pure) Start(_ context.Context, requests []bucket.Request, outcomes []buc
 
 func TestVectors(t *testing.T) { storetest.Vectors(t, pure{}) }
 
-func TestExamples(t *testing.T) { storetest.Examples(t, pure{}) }
+func TestCases(t *testing.T) { storetest.Cases(t, pure{}) }

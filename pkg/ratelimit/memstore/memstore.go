@@ -225,7 +225,6 @@ func (s *Store) Stats() Stats {
 	return Stats{Stats: s.table.Stats(), Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
 }
 
-// Close ends all background work and saves a last snapshot, if one is configured. It returns the error of that save.
-// Start still decides after Close, but its charges are not saved. A second Close does nothing and returns the same
-// error.
+// Close ends all background work, and saves a last snapshot if one is configured. It returns the error of that save.
+// Start still decides after Close, but its charges are not saved. A second Close only returns the same error.
 func (s *Store) Close() error { return s.close() }

@@ -20,14 +20,12 @@ const snapshotTitle = "extauthz buckets 4\n"
 // saved is a bucket in a snapshot. Its key and the grants of its log follow. All numbers are little endian. In front of
 // the key of a bucket.CalendarWindow is the name of the calendar, with a line break.
 type saved struct {
-	Rule  uint64
-	Limit struct {
-		Requests, Window, Burst int64
-		Algorithm               bucket.Algorithm
-	}
-	Last, Count, Part int64
-	Expires           table.Expiry
-	KeyLen, Grants    uint32
+	Rule                    uint64
+	Requests, Window, Burst int64 // of the limit
+	Algorithm               bucket.Algorithm
+	Last, Count, Part       int64
+	Expires                 table.Expiry
+	KeyLen, Grants          uint32
 }
 
 // errUnsound is wrapped by the error for a damaged file. Any other error means that the file could not be read.
@@ -76,11 +74,10 @@ func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, 
 			key = limit.Calendar.String() + "\n" + key
 		}
 		fixed = saved{
-			Rule: sh.Rule(next), Last: state.Last, Count: state.Count, Part: state.Part,
+			Rule: sh.Rule(next), Requests: limit.Requests, Window: limit.Window, Burst: limit.Burst,
+			Algorithm: limit.Algorithm, Last: state.Last, Count: state.Count, Part: state.Part,
 			Expires: expires, KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
 		}
-		fixed.Limit.Requests, fixed.Limit.Window, fixed.Limit.Burst = limit.Requests, limit.Window, limit.Burst
-		fixed.Limit.Algorithm = limit.Algorithm
 		b, _ = binary.Append(b, binary.LittleEndian, &fixed) // no error: its size is fixed
 		b = append(b, key...)
 		b, _ = binary.Append(b, binary.LittleEndian, state.Grants)
@@ -140,9 +137,9 @@ func (s *Store) restoreAll(r io.Reader) error {
 // wins, because it was saved later.
 func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: bucket.Limit{
-		Requests: b.Limit.Requests, Window: b.Limit.Window, Burst: b.Limit.Burst, Algorithm: b.Limit.Algorithm,
+		Requests: b.Requests, Window: b.Window, Burst: b.Burst, Algorithm: b.Algorithm,
 	}}
-	if b.Limit.Algorithm == bucket.CalendarWindow {
+	if b.Algorithm == bucket.CalendarWindow {
 		var name string
 		var err error
 		name, take.Key, _ = strings.Cut(take.Key, "\n")
@@ -151,11 +148,11 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 		}
 	}
 	state := bucket.State{Last: b.Last, Count: b.Count, Part: b.Part, Grants: make([]bucket.Grant, b.Grants)}
-	if b.Limit.Algorithm.HasBurst() {
-		state.Rate = b.Limit.Requests
+	if b.Algorithm.HasBurst() {
+		state.Rate = b.Requests
 	}
 	if _, err := binary.Decode(rest.Bytes(), binary.LittleEndian, state.Grants); err != nil || take.Limit.Check() != nil ||
-		b.Limit.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Limit.Algorithm) {
+		b.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Algorithm) {
 		return false
 	}
 	if !b.Expires.Passed(now) {

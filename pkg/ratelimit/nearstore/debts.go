@@ -21,8 +21,7 @@ const (
 	retryPause = 200 * time.Millisecond
 )
 
-// debts are the buckets that owe units to Redis. Most are caught up by their next take; the background does the rest,
-// for each server by itself.
+// debts are the buckets that owe units to Redis. Their next take repays most; the background of each server the rest.
 type debts struct {
 	most  int                // buckets in all queues
 	repay func(epoch uint64) // starts the background of a server
@@ -32,8 +31,7 @@ type debts struct {
 	queued int
 }
 
-// add lets the background catch up a bucket of a server. If too many wait, the oldest one of its server is left to its
-// next take.
+// add lets the background catch up a bucket. If too many wait, the oldest one of its server is left to its next take.
 func (d *debts) add(epoch uint64, key table.Digest) {
 	d.mu.Lock()
 	queue, running := d.queues[epoch]
@@ -88,12 +86,10 @@ func (s *Store) repayServer(ctx context.Context, epoch uint64) {
 	for keys := s.debts.next(epoch); len(keys) > 0; keys = s.debts.next(epoch) {
 		var pause time.Duration
 		answers, pause = s.repaySome(ctx, epoch, keys, answers)
-		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			wait.Stop()
 			return
-		case <-wait.C:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -44,8 +44,7 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	return true
 }
 
-// asksAlready reports whether an earlier request of the batch, which will be sent, has a bucket of this one. It may
-// change the bucket first.
+// asksAlready reports whether an earlier request of the batch, which will be sent, may change a bucket of this one.
 func (b *exchange) asksAlready(r *bucket.Request) bool {
 	for i := range b.sentTakes {
 		for k := range r.Takes {

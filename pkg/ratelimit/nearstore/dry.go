@@ -12,8 +12,7 @@ func (b *exchange) askDry(r *bucket.Request) {
 	}
 }
 
-// answerDry decides a Dry request again if Redis has yet to charge what was admitted here: it does so before the next
-// take of the bucket.
+// answerDry decides a Dry request again if Redis will charge what was admitted here before the next take of a bucket.
 func (b *exchange) answerDry(r *bucket.Request, o *bucket.Outcome) {
 	owing := false
 	b.name(r)

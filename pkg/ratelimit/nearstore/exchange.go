@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
@@ -43,8 +44,7 @@ type sentTake struct {
 	bucket handle
 	take   *bucket.Take
 	epoch  uint64 // when it was sent
-	// known is what the bucket held when the take was sent, cut its bucket.Seen.Cut, and heard the local time of the last
-	// answer before.
+	// known is the state when the take was sent, cut its bucket.Seen.Cut, heard the local time of the last answer.
 	known bucket.State
 	cut   bool
 	heard int64
@@ -125,8 +125,7 @@ func (b *exchange) look(i int, r *bucket.Request, o *bucket.Outcome) {
 	})
 }
 
-// ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. a has
-// the units of the take.
+// ask notes a take that is about to be sent, with its units in a. It gets a floor if Redis may have lost its bucket.
 func (b *exchange) ask(t *bucket.Take, k *known, a sentTake) {
 	a.bucket, a.take = k.handle, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
@@ -206,7 +205,7 @@ func (b *exchange) receive() {
 
 // recordAll records what the answers show. The caller gets its outcomes also after a panic.
 func (b *exchange) recordAll() {
-	defer b.store.caught()
+	defer ratelimit.Caught(b.store.panicked)
 	for n := range b.sent {
 		if r, o := &b.requests[n], &b.outcomes[n]; r.Dry {
 			b.answerDry(r, o)
@@ -222,16 +221,6 @@ func (b *exchange) recordAll() {
 	}
 	for _, t := range b.suspects {
 		b.store.shared.Suspect(t)
-	}
-}
-
-// caught reports a panic.
-func (s *Store) caught() {
-	if s.panicked == nil {
-		return
-	}
-	if p := recover(); p != nil {
-		s.panicked(p)
 	}
 }
 

@@ -69,8 +69,7 @@ type debt struct {
 	// replicas is how often each unit counts in near: the largest Store.replicas of a decision without Redis since the
 	// debt began. With a smaller one, the units of replicas that have gone would pass again.
 	replicas int64
-	// unknown are units that Redis may have charged or not, which are never charged again. They are in base, except those
-	// of a log.
+	// unknown are units that Redis may have charged. They are never charged again. They are in base, except in a log.
 	unknown int64
 	// flying are units of a catch-up on the wire.
 	flying int64
@@ -112,8 +111,7 @@ func (k *known) keep(sh *table.Shard[note, extra], s *Store) {
 	}
 }
 
-// write keeps what is known until the bucket is empty, and drops a bucket of which nothing is left to know. rest is how
-// long the state matters.
+// write keeps what is known for rest, as long as the state matters. It drops a bucket of which nothing is known.
 func (k *known) write(now, rest int64) {
 	if k.state.Empty() && k.debt == nil {
 		rest = 0
@@ -132,8 +130,7 @@ func (k *known) write(now, rest int64) {
 // answerTime is longer than any take is on the wire, in µs.
 const answerTime = 60_000_000
 
-// low and high return the interval in which T is at a local time. at is the time of the request, if it has one of its
-// own (Request.At).
+// low and high return the interval in which T is at a local time. at is Request.At, 0 if the request has no time.
 func (k *known) low(at, now int64) int64 {
 	if at != 0 {
 		return at
@@ -208,8 +205,7 @@ func (k *known) divide(at, now, replicas int64) {
 	k.write(now, drained(&k.limit, &k.state, t))
 }
 
-// refund returns how much a refund takes from near, at a time of T. Units that were admitted here count once for each
-// replica.
+// refund returns how much a refund takes from near at a time of T. Units admitted here count once for each replica.
 func (k *known) refund(units uint64, t int64) uint64 {
 	if k.debt != nil {
 		units += min(units, uint64(k.owes(t))) * uint64(k.replicas-1)

@@ -10,8 +10,7 @@ import (
 // Redis. A bucket has one if its limit has a lease and Redis has charged it lately. If the process dies, the units that
 // are left stay charged, at most one chunk (Take.Lease).
 //
-// Units of a window end with it, so a lease admits no more than the limit. Those of a token or leaky bucket end while
-// the bucket leaks: see left.
+// Units of a window end with it, so a lease admits no more than the limit. Those of a bucket end as it leaks: see left.
 type lease struct {
 	units int64
 	// limit is what they were charged by, and granted the state that the answer showed.
@@ -176,25 +175,12 @@ func (b *exchange) lease(a *sentTake, k *known, w *takeAnswer) {
 		case w.charged == 0:
 			k.lease.refused = w.Clock + w.RetryAfter
 		case k.epoch == a.epoch && !k.suspect: // else Redis may have lost the charge
-			k.lease.take(a.take, w)
+			units := w.charged
+			if !a.take.Limit.Algorithm.HasBurst() {
+				units += k.lease.left(a.take, max(w.Clock, w.State.Last))
+			}
+			k.lease.units, k.lease.limit, k.lease.granted = units, a.take.Limit, w.State
 			b.store.counts.leaseCharged.Add(uint64(w.charged))
 		}
-	}
-}
-
-// take takes over the units of a chunk.
-func (l *lease) take(t *bucket.Take, w *takeAnswer) {
-	units := w.charged
-	if !t.Limit.Algorithm.HasBurst() {
-		units += l.left(t, max(w.Clock, w.State.Last))
-	}
-	l.units, l.limit, l.granted = units, t.Limit, w.State
-}
-
-// unleased notes that a request for a chunk was not answered. Redis may have charged it, so the next one must be earned
-// again: each lost answer costs the clients of the bucket at most one chunk.
-func (k *known) unleased() {
-	if k.lease != nil {
-		k.lease.asking, k.lease.pace, k.lease.since, k.lease.used = false, 0, 0, 0
 	}
 }

@@ -60,8 +60,8 @@ type Store struct {
 	exchanges  sync.Pool    // of *exchange
 	debts      debts
 	counts     counts
-	lost       minutely // the log lines about losses of state
-	ignored    minutely // those about states that were ignored
+	lost       ratelimit.Gate // the log lines about losses of state
+	ignored    ratelimit.Gate // those about states that were ignored
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -111,8 +111,7 @@ func (s *Store) local(t time.Time) int64 { return s.origin + t.Sub(s.start).Micr
 
 func (s *Store) now() int64 { return s.origin + time.Since(s.start).Microseconds() }
 
-// Start decides the requests: those that are certainly denied here, all others in the shared store. See
-// ratelimit.Store.
+// Start decides requests by leases and certain denials, and all others in the shared store. See ratelimit.Store.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b := s.exchanges.Get().(*exchange)
 	b.begin(outcomes, done)
@@ -125,23 +124,19 @@ func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes [
 // lossNoticed counts and logs that Redis has lost state.
 func (s *Store) lossNoticed(now int64) {
 	s.counts.losses.Add(1)
-	s.lost.warn(s.logger, now, "Redis has lost the state of buckets; replicas restore what they remember of it "+
-		"(logged once a minute)")
+	if s.lost.Pass(now/minute, 1) {
+		s.logger.Warn("Redis has lost the state of buckets; replicas restore what they remember of it (logged once a minute)")
+	}
 }
 
 // stateIgnored counts and logs a state that cannot be used: one in an answer, or one that Redis could not join.
 func (s *Store) stateIgnored(now int64, why string) {
 	s.counts.unreadable.Add(1)
-	s.ignored.warn(s.logger, now, "a state of a bucket was ignored; the replica and Redis each keep their own "+
-		"(logged once a minute)", "reason", why)
-}
-
-// minutely lets one log line a minute pass.
-type minutely struct{ last atomic.Int64 } // the local time of the last line, in µs
-
-func (m *minutely) warn(logger *slog.Logger, now int64, message string, args ...any) {
-	const minute = 60_000_000
-	if last := m.last.Load(); (last == 0 || now-last >= minute) && m.last.CompareAndSwap(last, now) {
-		logger.Warn(message, args...)
+	if s.ignored.Pass(now/minute, 1) {
+		s.logger.Warn("a state of a bucket was ignored; the replica and Redis each keep their own (logged once a minute)",
+			"reason", why)
 	}
 }
+
+// minute is how long a Gate lets one log line pass, in µs.
+const minute = 60_000_000

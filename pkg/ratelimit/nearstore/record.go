@@ -53,8 +53,10 @@ func (b *exchange) failed(a *sentTake, k *known, err error) {
 		}
 		b.store.owe(k)
 	}
-	if a.chunk > 0 {
-		k.unleased()
+	if a.chunk > 0 && k.lease != nil {
+		// Redis may have charged it, so the next one must be earned again: each lost answer costs the clients of the bucket
+		// at most one chunk.
+		k.lease.asking, k.lease.pace, k.lease.since, k.lease.used = false, 0, 0, 0
 	}
 	k.write(now, drained(&k.limit, &k.state, now+k.ahead))
 }

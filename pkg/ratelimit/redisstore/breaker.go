@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// maxFailures in a row open the breaker. A call that was sent later than failureTime after the last failure begins
-	// another row.
+	// maxFailures in a row open the breaker. A call sent later than failureTime after the last failure begins another row.
 	maxFailures = 5
 	failureTime = time.Second
 	// probeInterval bounds the time until the store notices that Redis is back.
@@ -105,8 +104,7 @@ func (n *node) probe(ctx context.Context) {
 const probeKey = "rl:probe"
 
 // writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even a missing key, and
-// so does a cluster that has lost a part. Any other error of the DEL is ignored: it does not prove that Redis cannot
-// decide.
+// so does a cluster that has lost a part. Any other error of the DEL does not prove that Redis cannot decide.
 func writable(ctx context.Context, c redis.UniversalClient) error {
 	if err := c.Ping(ctx).Err(); err != nil {
 		return err

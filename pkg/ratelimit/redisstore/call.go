@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/texts"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -129,7 +130,7 @@ func (c *call) answer() {
 	if !c.state.CompareAndSwap(sent, ended) {
 		return
 	}
-	defer c.node.cfg.caught()
+	defer ratelimit.Caught(c.node.cfg.Panicked)
 	read := false
 	defer func() {
 		if !read { // a panic
@@ -160,7 +161,7 @@ func (c *call) fail(err error) {
 
 // end writes an error as all outcomes and calls done. The call has just ended.
 func (c *call) end(err error) {
-	defer c.node.cfg.caught()
+	defer ratelimit.Caught(c.node.cfg.Panicked)
 	for _, a := range c.asked {
 		*a.outcome = bucket.Outcome{Err: err}
 	}

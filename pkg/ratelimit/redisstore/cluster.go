@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -97,8 +98,7 @@ func (c *cluster) masters() (nodes []*node) {
 	return nodes
 }
 
-// node returns the node at an address, which may be new. It returns nil after close. redirected means that another node
-// named the address.
+// node returns the node at an address, if needed a new one; nil after close. redirected: another node named it.
 func (c *cluster) node(addr string, redirected bool) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,21 +132,18 @@ func (c *cluster) follow(ctx context.Context) {
 	var p pace
 	for ctx.Err() == nil {
 		_ = c.read(ctx) // the caller of Up and each request learn of an error
-		pause := time.NewTimer(readInterval)
 		select {
 		case <-ctx.Done():
-		case <-pause.C:
+		case <-time.After(readInterval):
 		}
 		if c.silent() {
 			continue
 		}
-		pause.Reset(p.next(c.table.Load()))
 		select {
 		case <-ctx.Done():
 		case <-c.stale:
-		case <-pause.C:
+		case <-time.After(p.next(c.table.Load())):
 		}
-		pause.Stop()
 	}
 }
 
@@ -199,16 +196,12 @@ func (c *cluster) sources() (addrs []string) {
 			addrs = append(addrs, addr)
 		}
 	}
-	addrs = append(addrs, c.options.Addrs...)
-	for addr := range c.known {
-		addrs = append(addrs, addr)
+	for _, addr := range slices.AppendSeq(slices.Clone(c.options.Addrs), maps.Keys(c.known)) {
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
 	}
-	seen := map[string]bool{}
-	return slices.DeleteFunc(addrs, func(addr string) bool {
-		again := seen[addr]
-		seen[addr] = true
-		return again
-	})
+	return addrs
 }
 
 // readFrom reads the slots from one node.

@@ -16,8 +16,7 @@ var (
 	scriptName = redis.NewScript(script).Hash()
 )
 
-// appendCommand appends the command for the chunk, as Redis reads it. Its last argument but one is a nonce that the
-// answer must contain.
+// appendCommand appends the command for the chunk. Its last argument but one is a nonce that the answer must contain.
 func (ch *chunk) appendCommand(b []byte, command, script string) []byte {
 	if ch.asking {
 		b = append(b, "*1\r\n$6\r\nASKING\r\n"...) // for the next command of the connection only

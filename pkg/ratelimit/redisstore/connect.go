@@ -30,8 +30,7 @@ type attempt struct {
 // libraryBuffers is the size of the buffers of the client library, which are used while it connects only.
 const libraryBuffers = 1 << 10
 
-// connect begins an attempt to connect to the target of the node. It takes at most two dials and the wait for one
-// reply.
+// connect begins to connect to the target of the node. That takes at most two dials and the wait for one reply.
 func (n *node) connect(ctx context.Context) *attempt {
 	t := n.target.Load()
 	var last atomic.Pointer[link]
@@ -98,8 +97,7 @@ func (c *connection) close() { _ = c.client.Close() }
 // errConnecting means that an attempt to connect goes on.
 var errConnecting = fmt.Errorf("%w yet: %w", errNotConnected, os.ErrDeadlineExceeded)
 
-// connect waits for a connection to the target of the node. If there is none at the end, the attempt goes on: the next
-// calls may have it.
+// connect waits for a connection to the target of the node. If it is late, the attempt goes on for the next calls.
 func (w *worker) connect(ctx context.Context, end time.Time) (connection, error) {
 	late := time.NewTimer(time.Until(end))
 	defer late.Stop()

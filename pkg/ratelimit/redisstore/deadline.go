@@ -18,8 +18,7 @@ const (
 	grace = 3 * time.Millisecond
 )
 
-// end returns when an operation that begins now has to end, for a caller with this context. The config has its
-// defaults.
+// end returns when an operation that begins now has to end for a caller with this context. cfg has its defaults.
 func (cfg *Config) end(ctx context.Context, now time.Time) time.Time {
 	end := now.Add(cfg.Timeout)
 	caller, has := ctx.Deadline()

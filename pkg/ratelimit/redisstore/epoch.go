@@ -36,8 +36,7 @@ func (s *Store) Epoch(t *bucket.Take) uint64 {
 	return 0
 }
 
-// Suspect begins an epoch of the Redis that has the bucket of a take, because that bucket was lost. It does so at most
-// once a second.
+// Suspect begins an epoch of the Redis that has lost the bucket of a take. It does so at most once a second.
 func (s *Store) Suspect(t *bucket.Take) {
 	n := s.home(t).node
 	if n == nil {

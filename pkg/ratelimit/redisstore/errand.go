@@ -69,7 +69,7 @@ func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 
 // awaitSlots waits until the slots of the clusters have been read once, or could not be read.
 func (e *errand) awaitSlots() {
-	for _, k := range []keyspace{e.store.main, e.store.perSecond} {
+	for _, k := range e.store.spaces {
 		if c, ok := k.(*cluster); ok {
 			select {
 			case <-c.tried:
@@ -79,8 +79,7 @@ func (e *errand) awaitSlots() {
 	}
 }
 
-// divide appends the pieces of a request. It has none if one of its nodes does not answer, so that the others charge
-// nothing in vain.
+// divide appends the pieces of a request, none if a node does not answer: then the others must not charge in vain.
 func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []piece {
 	places, of := make([]home, 0, 4), make([]int, len(r.Takes)) // of has the index of the place of each take
 	for i := range r.Takes {
@@ -218,7 +217,10 @@ func (e *errand) follow(p *piece) []piece {
 		// Some of the keys have moved already. The nodes know where each single key is.
 		p.place.node, p.place.asking = c.nodeOf(p.place.slot), false
 		if len(p.request.Takes) == 1 && p.place.alone {
-			e.pause(tryAgainAfter)
+			select {
+			case <-time.After(tryAgainAfter):
+			case <-e.within.Done():
+			}
 		}
 		return e.apart(p)
 	case "CLUSTERDOWN":
@@ -252,14 +254,4 @@ func (e *errand) apart(p *piece) []piece {
 func (c *cluster) named(reply error, by *node) *node {
 	words := strings.Fields(reply.Error())
 	return c.node(complete(words[len(words)-1], by.name), true)
-}
-
-// pause waits, at most until the end.
-func (e *errand) pause(wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-e.within.Done():
-	}
 }

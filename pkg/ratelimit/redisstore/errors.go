@@ -48,8 +48,7 @@ func code(err error) string {
 	return word
 }
 
-// elsewhere reports whether the error is the reply of a healthy node of a cluster that does not have a slot, or not
-// alone.
+// elsewhere reports whether the error is the reply of a healthy node that does not have a slot, or not alone.
 func elsewhere(err error) bool {
 	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN"}, code(err)) ||
 		code(err) == "CLUSTERDOWN" && !isClusterDown(err)
@@ -66,8 +65,7 @@ func isLogin(err error) bool {
 	return slices.Contains([]string{"NOAUTH", "WRONGPASS", "NOPERM"}, code(err))
 }
 
-// explain returns the error of one request. A partly charged request has an unknown outcome, and so has one whose
-// answer cannot be read.
+// explain returns the error of one request. The outcome is unknown after a part of a charge or an unreadable answer.
 func explain(err error) error {
 	if failed, ok := errors.AsType[*bucket.ScriptError](err); err == nil || ok && !failed.Partly {
 		return err
@@ -132,8 +130,7 @@ func IsNoCluster(err error) bool {
 // IsNoMaster reports whether an error of Ping is that all sentinels answer, and none knows a master of the name.
 func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotConnect(err) }
 
-// permissions are the commands that a Redis user needs to decide, to count replicas, and to read API keys
-// (authz/rediskeys).
+// permissions are the commands that a Redis user needs to decide, count replicas and read API keys (authz/rediskeys).
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
 	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen"
 
@@ -142,8 +139,7 @@ func ACL(prefix string) string {
 	return "ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions
 }
 
-// LoginHelp returns how to set up the Redis user if an error of Ping or CountReplicas is about it, else "". Keys begin
-// with the prefix.
+// LoginHelp returns how to set up the Redis user if an error is about it, else "". Keys begin with the prefix.
 func LoginHelp(err error, prefix string) string {
 	about := []string{
 		"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command",

@@ -10,8 +10,8 @@ import (
 type keyspace interface {
 	// home returns where the bucket of a key is.
 	home(key string) home
-	// states returns whether the nodes answer.
-	states() []NodeState
+	// masters returns the nodes that have buckets.
+	masters() []*node
 	ping(ctx context.Context) error
 	close() error
 }
@@ -56,17 +56,7 @@ type NodeState struct {
 	Up bool
 }
 
-func (n *node) states() []NodeState { return []NodeState{{Name: n.name, Up: !n.breaker.open()}} }
-
-func (c *cluster) states() (all []NodeState) {
-	for _, n := range c.masters() {
-		all = append(all, n.states()...)
-	}
-	if len(all) == 0 { // no node is known
-		return []NodeState{{Name: c.name()}}
-	}
-	return all
-}
+func (n *node) masters() []*node { return []*node{n} }
 
 // at returns the options of a client of one node.
 func at(options *redis.UniversalOptions, addr string) *redis.UniversalOptions {

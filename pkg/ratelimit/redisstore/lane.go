@@ -7,16 +7,14 @@ import (
 )
 
 const (
-	// maxKeys is the most keys of a script call. It keeps Redis, which does nothing else meanwhile, busy for some 0.2 ms.
-	// A single request may have more.
+	// maxKeys is the most keys of a script call, which keeps Redis busy for some 0.2 ms. A single request may have more.
 	maxKeys = 64
 	// maxWaiting bounds the waiting keys: 50 ms of work for a healthy Redis.
 	maxWaiting = 16384
 )
 
 // lane is the queue to one Redis, and its workers. A call goes to an idle worker at once. If there is none, calls
-// gather while earlier ones are on the wire, and the next free worker takes all that are there. A call never waits for
-// others to gather.
+// gather, and the next free worker takes all that are there. No call waits for others to gather.
 type lane struct {
 	mu      sync.Mutex
 	arrived sync.Cond // of mu: for workers without a connection
@@ -134,8 +132,7 @@ func (l *lane) rest(w *worker) (calls, ok bool) {
 	return false, true
 }
 
-// asked reports whether a worker has calls on the wire, whose replies have begun to arrive. If not, it gets none any
-// more.
+// asked reports whether a worker has calls on the wire, whose replies begin to arrive. If not, it gets none any more.
 func (l *lane) asked(w *worker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +156,7 @@ func (l *lane) retire(t *target) (idle []*link) {
 	return idle
 }
 
-// silent returns the connections to a target on which no reply has begun to arrive. The others have an end: that of
-// their batch.
+// silent returns the connections to a target on which no reply has begun to arrive. The others end with their batch.
 func (l *lane) silent(t *target) (links []*link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

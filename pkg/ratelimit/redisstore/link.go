@@ -79,8 +79,7 @@ func newLink(conn net.Conn, b bound) net.Conn {
 	return checked{l, socket}
 }
 
-// checked is a link of which the client library sees the socket. The library looks at it before it uses a connection
-// again, except for TLS.
+// checked is a link whose socket the client library sees: it looks at that before it uses a link without TLS again.
 type checked struct {
 	*link
 	syscall.Conn

@@ -8,9 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Log sends what the Redis client library logs to log, at debug. The library writes to stderr by itself otherwise, with
-// several lines for each attempt to connect. Config.Up reports what an operator has to know. Log is for the whole
-// process.
+// Log sends what the Redis client library logs to log, at debug, for the whole process. By itself, the library writes
+// several lines to stderr for each attempt to connect. Config.Up reports what an operator has to know.
 func Log(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 // clientLog is the log of the client library.

@@ -93,7 +93,12 @@ func (n *node) close() error {
 
 // ping is Store.Ping for this node.
 func (n *node) ping(ctx context.Context) error {
-	err := n.loadScript(ctx)
+	t := n.target.Load()
+	err := loadScript(ctx, t.client)
+	for err != nil && t != n.target.Load() { // another target took its place, and its connections were closed
+		t = n.target.Load()
+		err = loadScript(ctx, t.client)
+	}
 	over := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, redis.ErrClosed) // for the caller or for the node
 	if err != nil && !isLogin(err) && !over {
 		n.breaker.trip(err)
@@ -102,17 +107,6 @@ func (n *node) ping(ctx context.Context) error {
 }
 
 // loadScript sends the script to Redis.
-func (n *node) loadScript(ctx context.Context) error {
-	for {
-		t := n.target.Load()
-		err := loadScript(ctx, t.client)
-		if err == nil || t == n.target.Load() {
-			return err
-		}
-		// Another target took its place, and its connections were closed.
-	}
-}
-
 func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	// Ping first: before the login, Redis refuses a text as long as the script.
 	if err := c.Ping(ctx).Err(); err != nil {
@@ -124,8 +118,7 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	return nil
 }
 
-// renew replaces the target by a new one, which follows changes of DNS and of the master, if a Redis answers and
-// accepts writes.
+// renew replaces the target by one that follows DNS and the master, if a Redis answers there and accepts writes.
 func (n *node) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+patience)
 	defer cancel()

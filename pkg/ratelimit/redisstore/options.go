@@ -50,7 +50,10 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if cfg.TLS != nil {
-		o.Dialer = cfg.dialTLS
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			d := tls.Dialer{NetDialer: &net.Dialer{Timeout: cfg.DialTimeout}, Config: cfg.TLS()}
+			return d.DialContext(ctx, network, addr)
+		}
 	}
 	var err error
 	switch cfg.Mode {
@@ -74,10 +77,4 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 	o.Username, o.Password = cmp.Or(cfg.Username, u.Username), cmp.Or(cfg.Password, u.Password)
 	o.TLSConfig = u.TLSConfig // of rediss://; Dialer does not use it
 	return o, nil
-}
-
-// dialTLS connects with TLS.
-func (cfg Config) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: cfg.DialTimeout}, Config: cfg.TLS()}
-	return d.DialContext(ctx, network, addr)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // countScript enters the replica ARGV[1] in the set KEYS[1], where an entry lasts ARGV[2] ms. If ARGV[3] is 0, the next
@@ -26,8 +28,7 @@ return redis.call('ZCARD', KEYS[1]) * (1 - 2 * entered)`)
 // calls counted with each number, which is 1 or more, and once with an error if an operator has to fix why Redis does
 // not count. No decision waits for it. Call it once.
 //
-// After this replica had to enter the set again, two counts can only make the number larger, because the others may
-// still be missing in the set.
+// After this replica had to enter the set again, others may be missing: two counts can only make the number larger.
 func (s *Store) CountReplicas(counted func(n int, err error)) {
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan struct{})
@@ -37,7 +38,7 @@ func (s *Store) CountReplicas(counted func(n int, err error)) {
 	}
 	go func() {
 		defer close(over)
-		defer s.cfg.caught()
+		defer ratelimit.Caught(s.cfg.Panicked)
 		id, last, growing, refused := rand.Text(), 0, 0, false
 		for ctx.Err() == nil {
 			n, err := s.enter(ctx, id, 1)

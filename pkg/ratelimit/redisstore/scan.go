@@ -12,19 +12,8 @@ import (
 func (s *Store) Keys(ctx context.Context, l bucket.Limit, pattern string, most int) (
 	keys []string, complete bool, err error,
 ) {
-	space := s.main
-	if s.perSecond != nil && l.Window < perSecondBelow {
-		space = s.perSecond
-	}
-	nodes := []*node{}
-	switch k := space.(type) {
-	case *node:
-		nodes = append(nodes, k)
-	case *cluster:
-		nodes = k.masters()
-	}
 	seen := map[string]bool{} // a key can come twice
-	for _, n := range nodes {
+	for _, n := range s.space(&l).masters() {
 		const page = 1000
 		for cursor, begun := uint64(0), false; cursor != 0 || !begun; begun = true {
 			if len(seen) >= most {

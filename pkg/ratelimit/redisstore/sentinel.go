@@ -24,8 +24,7 @@ const (
 	promotion = 5 * time.Second
 )
 
-// sentinels know which Redis is the master. All are asked at once and followed, because one of them learns of a
-// failover before the others.
+// sentinels know which Redis is the master. All are asked and followed, because one of them learns of a failover first.
 type sentinels struct {
 	master  string        // its name
 	options redis.Options // of a client of one of them, except for its address
@@ -222,8 +221,7 @@ func (s *sentinels) candidates(ctx context.Context, silent string) ([]string, er
 }
 
 // dialer returns a dialer that connects to the master.
-func (s *sentinels) dialer(dial func(context.Context, string, string) (net.Conn, error),
-) func(context.Context, string, string) (net.Conn, error) {
+func (s *sentinels) dialer(dial dialer) dialer {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		addrs, err := s.masters(ctx)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -29,11 +30,9 @@ type Config struct {
 	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
 	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
-	// Timeout bounds each operation, counted from when Start is called. An operation also ends 5 ms before the deadline of
-	// its caller. Default 50 ms.
+	// Timeout bounds each operation from Start on. It also ends 5 ms before the deadline of its caller. Default 50 ms.
 	Timeout time.Duration
-	// WholeDeadline makes an operation take until the deadline of its caller, as at envoyproxy/ratelimit. Timeout is then
-	// 10 s by default.
+	// WholeDeadline lets operations last until the deadline of their caller. The default of Timeout is then 10 s.
 	WholeDeadline bool
 	// DialTimeout bounds the attempt to connect. Default: Timeout, but at least 100 ms and at most 1 s.
 	DialTimeout time.Duration
@@ -43,14 +42,11 @@ type Config struct {
 	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
 	// which holds no password. A goroutine that serves requests calls Up, so it must return at once. Optional.
 	Up func(node string, cause error)
-	// KeyPrefix begins the key of each bucket. The names of the notes beside the buckets then begin with it, too. Default:
-	// no prefix.
+	// KeyPrefix begins the keys of buckets and the names of the notes beside them. Default: no prefix.
 	KeyPrefix string
-	// CountEvery is the time between two counts of CountReplicas. A replica counts for three times as long after it was
-	// last heard of. Default 10 s.
+	// CountEvery is the time between two counts of CountReplicas. A replica counts for three such times. Default 10 s.
 	CountEvery time.Duration
-	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
-	// at once, as Up. Optional.
+	// Took is called after each script call, or pipeline of them, with its duration. It must return at once. Optional.
 	Took func(time.Duration)
 	// Connections counts the connections to this Redis, without those to PerSecond. Optional.
 	Connections *Connections
@@ -99,7 +95,8 @@ type Store struct {
 	cfg       Config // that of main, with the longer Timeout of both
 	main      keyspace
 	perSecond keyspace // nil: main has all buckets
-	leave     func()   // ends CountReplicas
+	spaces    []keyspace
+	leave     func() // ends CountReplicas
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -110,7 +107,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, main: main, leave: func() {}}
+	s := &Store{cfg: cfg, main: main, spaces: []keyspace{main}, leave: func() {}}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -120,6 +117,7 @@ func New(cfg Config) (*Store, error) {
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}
+	s.spaces = append(s.spaces, s.perSecond)
 	s.cfg.Timeout = max(s.cfg.Timeout, second.Timeout)
 	return s, nil
 }
@@ -130,15 +128,14 @@ type PerSecondError struct{ error }
 // Unwrap returns the error itself.
 func (e *PerSecondError) Unwrap() error { return e.error }
 
-// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. The other replicas count this one
-// no longer.
+// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. Replicas count this one no longer.
 func (s *Store) Close() error {
 	s.leave()
-	err := s.main.close()
-	if s.perSecond != nil {
-		err = errors.Join(err, s.perSecond.close())
+	var failed []error
+	for _, space := range s.spaces {
+		failed = append(failed, space.close())
 	}
-	return err
+	return errors.Join(failed...)
 }
 
 // Ping reports whether every Redis answers and accepts the script. It is meant for the start, and for health checks:
@@ -161,15 +158,17 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Nodes returns the state of each Redis that has buckets.
-func (s *Store) Nodes() []NodeState {
-	nodes := s.main.states()
-	if s.perSecond != nil {
-		for _, n := range s.perSecond.states() {
-			n.PerSecond = true
-			nodes = append(nodes, n)
+func (s *Store) Nodes() (all []NodeState) {
+	for _, space := range s.spaces {
+		perSecond, masters := space == s.perSecond, space.masters()
+		for _, n := range masters {
+			all = append(all, NodeState{Name: n.name, PerSecond: perSecond, Up: !n.breaker.open()})
+		}
+		if len(masters) == 0 { // no node of the cluster is known
+			all = append(all, NodeState{Name: space.(*cluster).name(), PerSecond: perSecond})
 		}
 	}
-	return nodes
+	return all
 }
 
 // Start implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
@@ -198,7 +197,7 @@ func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes [
 // run decides requests whose buckets may be in several places.
 func (s *Store) run(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
 	done func()) {
-	defer s.cfg.caught()
+	defer ratelimit.Caught(s.cfg.Panicked)
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	over := false
@@ -218,16 +217,6 @@ func (s *Store) run(ctx context.Context, until time.Time, requests []bucket.Requ
 	done()
 }
 
-// caught reports a panic in a done.
-func (cfg *Config) caught() {
-	if cfg.Panicked == nil {
-		return
-	}
-	if p := recover(); p != nil {
-		cfg.Panicked(p)
-	}
-}
-
 // fail sets the error of requests that Redis did not decide.
 func fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
@@ -236,11 +225,14 @@ func fail(outcomes []bucket.Outcome, err error) {
 }
 
 // home returns where the bucket of a take is.
-func (s *Store) home(t *bucket.Take) home {
-	if s.perSecond != nil && t.Limit.Window < perSecondBelow {
-		return s.perSecond.home(t.Key)
+func (s *Store) home(t *bucket.Take) home { return s.space(&t.Limit).home(t.Key) }
+
+// space returns the keyspace that has the buckets of a limit.
+func (s *Store) space(l *bucket.Limit) keyspace {
+	if s.perSecond != nil && l.Window < perSecondBelow {
+		return s.perSecond
 	}
-	return s.main.home(t.Key)
+	return s.main
 }
 
 // independent returns how many of the requests can be sent together: those before the first one with a bucket of an

@@ -20,8 +20,7 @@ type Mode uint8
 const (
 	// Single is one Redis, at a URL.
 	Single Mode = iota
-	// Sentinel is the master that sentinels name. The URL is "master,host:port,host:port": the name of the master, and
-	// the addresses of the sentinels.
+	// Sentinel is the master that sentinels name. The URL is its name and their addresses: "master,host:port,host:port".
 	Sentinel
 	// Cluster is a Redis Cluster. The URL is "host:port,host:port": some of its nodes.
 	Cluster

@@ -173,8 +173,7 @@ func (w *worker) write() {
 // errNotSent means that a connection has ended before anything was sent.
 var errNotSent = errors.New("nothing was sent")
 
-// receive reads the replies and ends the calls of the batch. err is that of the read of the first bytes. The error is
-// that of the connection.
+// receive reads the replies and ends the calls. err is that of the first read. It returns the error of the connection.
 func (w *worker) receive(err error) error {
 	w.sending.Lock() // until the commands are written
 	if w.failed != nil {

@@ -1,9 +1,9 @@
 package storetest
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,12 +23,10 @@ import (
 //	1m a:4 b:9    -> denied retry never a=6 b!3        the answer: a fits, 6 remain; b does not fit, 3 remain
 //	 & a?         -> allowed a=6                       a peek, in the same call of Take as the line above
 //	1m a:-3 a:1   -> allowed a=8                       a refund of 3; the same bucket twice
+//	2m a:1 x 40 every 20ms -> 27 allowed 13 denied a!0 reset 18s    40 requests; what follows is of the last one
 //
-// A take may have the suffixes /shadow, /quota and /counted (denials are charged). Retry is compared only if a line
-// has it.
-//
-//go:embed cases/*.txt
-var caseFiles embed.FS
+// A take may have the suffixes /shadow, /quota and /counted (denials are charged). Retry, and the
+// reset and next (the time until more units remain) of the last take, are compared only if a line has them.
 
 // epoch is time 0 of the cases. It is midnight, so that windows of up to a day begin there.
 var epoch = time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
@@ -37,33 +35,20 @@ var epoch = time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
 type script struct {
 	file, title string
 	lines       []string
+	algorithms  []bucket.Algorithm // those for which it runs
 }
 
-// Cases runs the cases of cases/*.txt with a store.
+// Cases runs the cases of cases/*.txt and those of bucket/testdata/<algorithm>.txt with a store.
 func Cases(t *testing.T, store Store) {
 	t.Helper()
 	run := keyspace(t)
 	for _, s := range readScripts(t) {
 		t.Run(s.title, func(t *testing.T) {
-			if !s.general() {
-				s.run(t, store, run, 0)
-				return
-			}
-			for _, algorithm := range bucket.Algorithms {
+			for _, algorithm := range s.algorithms {
 				t.Run(algorithm.String(), func(t *testing.T) { s.run(t, store, run, algorithm) })
 			}
 		})
 	}
-}
-
-// general reports whether a limit of the case names no algorithm.
-func (s script) general() bool {
-	for _, line := range s.lines {
-		if words := strings.Fields(line); words[0] == "limit" && len(words) == 3 {
-			return true
-		}
-	}
-	return false
 }
 
 // run runs the case. The given algorithm applies to limits that name none.
@@ -78,9 +63,11 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 			continue
 		}
 		batch, lines := []bucket.Request(nil), s.lines[i:]
-		var at time.Duration
+		var at, every time.Duration
+		var before verdicts // on the requests that a line repeats
 		for n := 0; n < len(lines) && (n == 0 || strings.HasPrefix(lines[n], "&")); n++ {
 			sent, _, _ := strings.Cut(lines[n], "->")
+			sent, repeated, _ := strings.Cut(sent, " x ")
 			words := strings.Fields(sent)
 			if n == 0 {
 				at = parseDuration(t, words[0])
@@ -91,10 +78,19 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 					return fmt.Sprintf("%s/%s/%s/%s", run, s.title, algorithm, bucketName)
 				}))
 			}
+			if times := strings.Fields(repeated); len(times) > 0 {
+				if len(times) > 1 {
+					every = parseDuration(t, times[2])
+				}
+				for range parseNumber(t, times[0]) - 1 {
+					before.add(take(t, store, r)[0])
+					r.At += every.Microseconds()
+				}
+			}
 			batch = append(batch, r)
 		}
 		for n, o := range take(t, store, batch...) {
-			got = append(got, transcript(lines[n], batch[n].Takes, o))
+			got = append(got, transcript(lines[n], batch[n].Takes, o, before))
 		}
 		i += len(batch)
 	}
@@ -116,8 +112,19 @@ func sideBySide(want, got []string) string {
 	return b.String()
 }
 
-// transcript returns the line with the store's answer.
-func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
+// verdicts count how often requests were allowed and denied.
+type verdicts struct{ allowed, denied int }
+
+func (v *verdicts) add(o bucket.Outcome) {
+	if o.Allowed {
+		v.allowed++
+	} else {
+		v.denied++
+	}
+}
+
+// transcript returns the line with the store's answer, and with the verdicts on the requests before it.
+func transcript(line string, takes []bucket.Take, o bucket.Outcome, all verdicts) string {
 	sent, wanted, _ := strings.Cut(line, "->")
 	var b strings.Builder
 	b.WriteString(sent + "-> ")
@@ -125,43 +132,52 @@ func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
 		b.WriteString("error: " + o.Err.Error())
 		return b.String()
 	}
-	if o.Allowed {
+	switch all.add(o); {
+	case all.denied == 0:
 		b.WriteString("allowed")
-	} else {
+	case all.allowed == 0:
 		b.WriteString("denied")
+	default:
+		fmt.Fprintf(&b, "%d allowed %d denied", all.allowed, all.denied)
 	}
-	if strings.Contains(wanted, " retry ") {
-		wait := "never"
-		if o.RetryAfter != bucket.Never {
-			wait = (time.Duration(o.RetryAfter) * time.Microsecond).String()
+	show := func(field string, micros int64) {
+		switch {
+		case !strings.Contains(wanted, field):
+		case micros == bucket.Never:
+			b.WriteString(field + "never")
+		default:
+			b.WriteString(field + (time.Duration(micros) * time.Microsecond).String())
 		}
-		b.WriteString(" retry " + wait)
 	}
+	show(" retry ", o.RetryAfter)
+	var last bucket.Decision
 	for i, took := range takes {
 		verdict := "!"
-		if o.Decisions[i].Allowed {
+		if last = o.Decisions[i]; last.Allowed {
 			verdict = "="
 		}
 		bucketName := took.Key[strings.LastIndex(took.Key, "/")+1:]
-		fmt.Fprintf(&b, " %s%s%d", bucketName, verdict, o.Decisions[i].Remaining)
+		fmt.Fprintf(&b, " %s%s%d", bucketName, verdict, last.Remaining)
 	}
+	show(" reset ", last.ResetAfter)
+	show(" next ", last.NextIn)
 	return b.String()
 }
 
-// parseLimit reads `10/1h`, `10/1h token_bucket` or `10/1h token_bucket burst 5`.
+// parseLimit reads `10/1h`, `10/1h burst 5`, `10/1h token_bucket` or `10/1h token_bucket burst 5`.
 func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket.Limit {
 	t.Helper()
 	requests, window, _ := strings.Cut(words[0], "/")
 	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(),
 		Requests: int64(parseNumber(t, requests))}
 	limit.Burst = limit.Requests
-	if len(words) > 1 {
+	if len(words) > 1 && words[1] != "burst" {
 		if err := limit.Algorithm.UnmarshalText([]byte(words[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(words) > 3 {
-		limit.Burst = int64(parseNumber(t, words[3]))
+	if i := slices.Index(words, "burst"); i > 0 {
+		limit.Burst = int64(parseNumber(t, words[i+1]))
 	}
 	if err := limit.Check(); err != nil {
 		t.Fatalf("limit %q: %v", words, err)
@@ -227,28 +243,46 @@ func parseDuration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// readScripts reads the cases. Several spaces within a line become one, so that a file can have columns.
-func readScripts(t *testing.T) []script {
+// readScripts reads the cases. Those in the file of an algorithm run for that algorithm, those that name an algorithm
+// with each limit run once, and all others for each algorithm.
+func readScripts(t *testing.T) (scripts []script) {
 	t.Helper()
-	files, err := fs.Glob(caseFiles, "cases/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases embedded (%v)", err)
-	}
-	var scripts []script
-	for _, file := range files {
-		text, err := caseFiles.ReadFile(file)
+	read := func(file string, only ...bucket.Algorithm) {
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts = append(scripts, cut(t, file, string(text))...)
+		for _, s := range cut(t, file, string(text)) {
+			if s.algorithms = only; only == nil && slices.ContainsFunc(s.lines, isGeneral) {
+				s.algorithms = bucket.Algorithms
+			} else if only == nil {
+				s.algorithms = []bucket.Algorithm{0}
+			}
+			scripts = append(scripts, s)
+		}
+	}
+	root := filepath.Join(moduleRoot(t), "pkg", "ratelimit")
+	files, err := filepath.Glob(filepath.Join(root, "storetest", "cases", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases in %s (%v)", root, err)
+	}
+	for _, file := range files {
+		read(file)
+	}
+	for _, algorithm := range bucket.Algorithms {
+		read(filepath.Join(root, "bucket", "testdata", algorithm.String()+".txt"), algorithm)
 	}
 	return scripts
 }
 
-// cut returns the cases of a file.
-func cut(t *testing.T, file, text string) []script {
+// isGeneral reports whether a line is a limit without an algorithm.
+func isGeneral(line string) bool {
+	return strings.HasPrefix(line, "limit ") && len(strings.Fields(line)) == 3
+}
+
+// cut returns the cases of a file. Several spaces within a line become one, so that a file can have columns.
+func cut(t *testing.T, file, text string) (scripts []script) {
 	t.Helper()
-	var scripts []script
 	for line := range strings.Lines(text) {
 		line = strings.Join(strings.Fields(line), " ")
 		title, starts := strings.CutPrefix(line, "== ")

@@ -47,16 +47,13 @@ func together(shared []Store, work func(goroutine int, store Store)) {
 func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const limit, each = 500, 12
 	key := keyspace(t)
-	ask := func() bucket.Request {
-		return request(bucket.Take{Key: key, Limit: perDecades(algorithm, limit), Cost: 1})
-	}
 	var allowed atomic.Int64
 	together(shared, func(goroutine int, store Store) {
 		size := []int{1, 3, each}[goroutine%3]
 		for range each / size {
 			batch := make([]bucket.Request, size)
 			for i := range batch {
-				batch[i] = ask()
+				batch[i] = request(bucket.Take{Key: key, Limit: perDecades(algorithm, limit), Cost: 1})
 			}
 			outcomes := make([]bucket.Outcome, size)
 			ratelimit.Take(t.Context(), store, batch, outcomes)
@@ -84,26 +81,20 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	var charged [buckets]atomic.Int64
 	together(shared, func(_ int, store Store) {
 		for range each {
-			r := bucket.Request{}
-			for _, b := range rand.Perm(buckets)[:3] {
+			r, chosen := bucket.Request{}, rand.Perm(buckets)[:3]
+			for _, b := range chosen {
 				r.Add(bucket.Take{
 					Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3)),
 				})
 			}
 			outcomes := make([]bucket.Outcome, 1)
 			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
-			if outcomes[0].Err != nil {
+			switch {
+			case outcomes[0].Err != nil:
 				t.Errorf("take: %v", outcomes[0].Err)
-				continue
-			}
-			if !outcomes[0].Allowed {
-				continue
-			}
-			for _, a := range r.Takes {
-				for b := range buckets {
-					if a.Key == name(run, b) {
-						charged[b].Add(int64(a.Cost))
-					}
+			case outcomes[0].Allowed:
+				for i, b := range chosen {
+					charged[b].Add(int64(r.Takes[i].Cost))
 				}
 			}
 		}

@@ -16,8 +16,7 @@ type Store = ratelimit.Store
 // patience is the longest time that a call of a store may take.
 const patience = 30 * time.Second
 
-// Run runs the whole suite. open returns a store that is ready, and closes it with t.Cleanup. The store need not be
-// empty: each run uses new keys.
+// Run runs the whole suite with new keys. open returns a store that is ready, and closes it with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	suite(t, open, readVectors(t))
@@ -40,7 +39,6 @@ func RunSpread(t *testing.T, open func(t *testing.T) Store) {
 func suite(t *testing.T, open func(t *testing.T) Store, all []walk) {
 	t.Helper()
 	t.Run("vectors", func(t *testing.T) { runVectors(t, open(t), all) })
-	t.Run("examples", func(t *testing.T) { Examples(t, open(t)) })
 	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
 	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })
 	t.Run("hundreds of takes", func(t *testing.T) { hundredsOfTakes(t, open(t)) })
@@ -52,8 +50,7 @@ func suite(t *testing.T, open func(t *testing.T) Store, all []walk) {
 	})
 }
 
-// nothingToTake sends an empty batch, and requests without takes between other requests. Those without takes are
-// allowed.
+// nothingToTake sends an empty batch, and requests without takes, which are allowed, between other requests.
 func nothingToTake(t *testing.T, store Store) {
 	take(t, store)
 	key := keyspace(t)

@@ -35,21 +35,11 @@ type plainBucket struct {
 type plainStep struct {
 	T       int64
 	C       uint64
-	Checks  []check
+	Checks  [][2]uint64 // bucket and cost
 	Results map[int]plainResult
 	Set     *struct{ L, B int64 }
 
 	plainResult
-}
-
-type check struct {
-	Bucket int
-	Cost   uint64
-}
-
-// UnmarshalJSON reads [bucket, cost].
-func (c *check) UnmarshalJSON(b []byte) error {
-	return json.Unmarshal(b, &[]any{&c.Bucket, &c.Cost})
 }
 
 type plainResult struct {
@@ -113,18 +103,19 @@ func (p plainWalk) walk() walk {
 			continue
 		}
 		if single {
-			s.Checks, s.Results = []check{{0, s.C}}, map[int]plainResult{0: s.plainResult}
+			s.Checks, s.Results = [][2]uint64{{0, s.C}}, map[int]plainResult{0: s.plainResult}
 		}
 		next := step{T: s.T, OK: s.Allow, RA: s.RetryAfter}
 		for _, c := range s.Checks {
-			b := p.Buckets[c.Bucket]
-			t := walkTake{Bucket: c.Bucket, Requests: b.L, Burst: b.B, Cost: c.Cost}
+			bucket, cost := int(c[0]), c[1]
+			b := p.Buckets[bucket]
+			t := walkTake{Bucket: bucket, Requests: b.L, Burst: b.B, Cost: cost}
 			if b.Mode == "count" {
 				t.Counted = 1
 			}
 			next.Takes = append(next.Takes, t)
-			if r, ok := s.Results[c.Bucket]; ok { // the results are those of buckets, in the order of their first checks
-				delete(s.Results, c.Bucket)
+			if r, ok := s.Results[bucket]; ok { // the results are those of buckets, in the order of their first checks
+				delete(s.Results, bucket)
 				next.Res = append(next.Res, result{
 					verdict(r.Allow), r.Remaining, r.RetryAfter, r.ResetAfter, notCompared, r.ExpireAt, notCompared,
 				})
@@ -219,8 +210,7 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-// keyspace returns a prefix of keys that no other run of a test uses, because a store may keep its buckets after a
-// test.
+// keyspace returns a prefix of keys that no other run uses, because a store may keep its buckets after a test.
 func keyspace(t *testing.T) string {
 	t.Helper()
 	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(time.Now().UnixNano(), 36)

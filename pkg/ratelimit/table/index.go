@@ -1,8 +1,7 @@
 package table
 
 // index finds the slot of a key. It is a hash table in segments: a hash chooses a segment, and linear probing searches
-// only that one. So the index grows by one segment at a time (linear hashing), and no take has to wait until all places
-// have moved.
+// only that one. So the index grows by one segment at a time (linear hashing), and no take waits for all to move.
 type index struct {
 	segments []*segment
 	// mask is a power of two less 1, and chooses the segment. While the number of segments doubles, segments beyond the
@@ -20,8 +19,7 @@ type segment [segmentLen]uint64
 // newPlace returns the place of a hash and a slot.
 func newPlace(hash uint64, slot uint32) uint64 { return hash<<32 | uint64(slot+1) }
 
-// hashOf returns the low 32 bits of the hash of a place. Their low bits choose the place in a segment, the others the
-// segment.
+// hashOf returns the low 32 bits of a place's hash. The lowest choose the place in a segment, the others the segment.
 func hashOf(place uint64) uint32 { return uint32(place >> 32) }
 
 // slotOf returns the slot of a place that is not free.

@@ -14,15 +14,13 @@ type logs struct {
 }
 
 const (
-	// mostPacked is how many grants a packed log has at most. Each take unpacks its log and packs it again, which takes
-	// some ns for each grant.
+	// mostPacked is how many grants a packed log has at most. Each take unpacks and packs its log, in some ns a grant.
 	mostPacked = 32
 	// isLong is set in the number of a log in logs.long.
 	isLong = 1 << 31
 )
 
-// set keeps the grants of a log, which has a number or 0. It returns its number, 0 if there are no grants. last is the
-// State.Last of the log.
+// set keeps the grants of a log with a number or 0, and returns its number, 0 for no grants. last is its State.Last.
 func (ls *logs) set(number uint32, last int64, grants []bucket.Grant) uint32 {
 	wasLong, long := number&isLong != 0, len(grants) > mostPacked
 	if number != 0 && (wasLong != long || len(grants) == 0) {

@@ -14,8 +14,7 @@ import (
 // samples is how many buckets are compared to find one to evict.
 const samples = 8
 
-// Shard is a part of the buckets of a table. Its methods need its lock. It is a hash table of entries, which never
-// change their slots.
+// Shard is a part of the buckets of a table: a hash table of entries that keep their slots. Its methods need its lock.
 type Shard[N, E any] struct {
 	capacity int
 

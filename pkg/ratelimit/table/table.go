@@ -22,8 +22,7 @@ const (
 )
 
 // Table is buckets in memory. The buckets of a shard may be used only while it is locked. N is a note beside each
-// bucket. It has no pointers, because the garbage collector would read them all. E is an extra, which may have
-// pointers.
+// bucket, without pointers, which the garbage collector would read. E is an extra, which may have pointers.
 type Table[N, E any] struct {
 	shards []Shard[N, E]
 	shift  uint            // a hash >> shift is the number of its shard
@@ -109,8 +108,7 @@ func (t *Table[N, E]) Stats() (stats Stats) {
 // SweepInterval is the usual time in which every bucket is checked once.
 const SweepInterval = 10 * time.Second
 
-// Sweep drops expired buckets by a clock in µs, one shard after the other, until ctx is done. Each shard has its turn
-// once in the interval.
+// Sweep drops expired buckets by a clock in µs until ctx is done. Each shard has its turn once in the interval.
 func (t *Table[N, E]) Sweep(ctx context.Context, interval time.Duration, clock func() int64) {
 	turns := time.NewTicker(max(interval/time.Duration(len(t.shards)), time.Millisecond))
 	defer turns.Stop()
