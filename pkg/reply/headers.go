@@ -27,9 +27,6 @@ const (
 	Spring Set = "spring"
 )
 
-// Sets lists all sets.
-var Sets = []Set{Draft, Triple, X, Spring}
-
 // Headers selects the headers to send. The zero value sends none.
 type Headers struct {
 	// Sets are sent together. With any of them, a denial also has Retry-After.
@@ -138,7 +135,7 @@ func ParseSets(text string) ([]Set, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		switch {
-		case slices.Contains(Sets, Set(name)):
+		case slices.Contains([]Set{Draft, Triple, X, Spring}, Set(name)):
 			if !slices.Contains(sets, Set(name)) {
 				sets = append(sets, Set(name))
 			}

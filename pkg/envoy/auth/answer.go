@@ -56,9 +56,7 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() && d.Verdict != authz.Answered {
 		a.body = wire.ValidText(why.Sentence(d.Limits)) // sent instead of the body
-		if e := why.Exhausted(a.Status, d.Limits); e != nil {
-			a.toClient = appendGRPC(a.toClient, e)
-		}
+		a.toClient = appendGRPC(a.toClient, why, a.Status, d.Limits)
 		return
 	}
 	a.body = wire.ValidText(texts.View(d.Body)) // which does not change before the answer is sent
