@@ -53,11 +53,8 @@ func HTTPRequest(r *http.Request, path string, from HTTPHeaders) *authz.Request 
 	return req
 }
 
-// only returns the value of a header if there is exactly one, else "".
+// only returns the value of a header if there is exactly one, else "". No header has the name "".
 func only(h http.Header, name string) string {
-	if name == "" {
-		return ""
-	}
 	values := h.Values(name)
 	if len(values) != 1 || values[0] == "-" { // Envoy writes - for an unknown value
 		return ""
