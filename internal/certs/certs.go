@@ -58,8 +58,7 @@ func (a *Authorities) Pool() *x509.CertPool { return a.Current().pool }
 func (a *Authorities) NotAfter() time.Time { return a.Current().end }
 
 // parseAuthorities reads the certificates of one file in PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an
-// error for a certificate that is cut off or cannot be parsed. Otherwise peers would be refused while the file is being
-// written.
+// error for a broken certificate. Otherwise peers would be refused while the file is being written.
 func parseAuthorities(contents [][]byte) (*authorities, error) {
 	text := contents[0]
 	a := &authorities{pool: x509.NewCertPool()}

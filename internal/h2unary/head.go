@@ -168,8 +168,7 @@ func parseLength(value []byte) (n int64, ok bool) {
 	return int64(u), err == nil && len(value) <= digits
 }
 
-// parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. A value beyond the largest duration
-// becomes that.
+// parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. It returns at most the largest duration.
 func parseTimeout(value []byte) (time.Duration, bool) {
 	const digits = 8
 	if len(value) < 2 || len(value) > digits+1 {

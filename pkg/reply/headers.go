@@ -82,8 +82,7 @@ func (h Headers) Sent() []string {
 }
 
 // Add adds the headers for a result to a list, then own headers: those of its limits, and those of a policy for the
-// tightest limit. It leaves out rules in shadow mode and hidden limits. Names are in lower case, except for those of
-// Triple.
+// tightest limit. It leaves out rules in shadow mode and hidden limits. Only names of Triple can have upper case.
 func (h *Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeader) {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)

@@ -14,8 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// Answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses. It can
-// be used again, for its memory.
+// Answer is a decision in a form for Envoy, over gRPC and HTTP. The zero value refuses. It can be used again.
 type Answer struct {
 	// Status is the HTTP status for the client, 0 if the request is allowed.
 	Status int
