@@ -96,8 +96,7 @@ const maxSize = 16 << 20
 type files[T any] struct {
 	follower *poll.Follower
 	parse    func(contents [][]byte) (*T, error)
-	// changed is called once for each change of the files: with nil if the new contents are in use, else with the reason
-	// why the previous ones are. It may be nil.
+	// changed is that of ReadPair, called once for each change. It may be nil.
 	changed func(error)
 
 	reading sync.Mutex // only one goroutine reads; the others take the value as it is

@@ -12,8 +12,7 @@ import (
 const longest = time.Minute
 
 // Queue holds answers until their time. A bucket gives each request a later time than the one before, and timers end in
-// the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
-// of its own. It is safe for concurrent use.
+// the order of their times. So answers leave in order and at the rate of the bucket. It is safe for concurrent use.
 type Queue struct {
 	// Held is the number of answers that are held now.
 	Held atomic.Int64
@@ -27,8 +26,7 @@ type Queue struct {
 func NewQueue(places int) *Queue { return &Queue{places: int64(places)} }
 
 // Most returns how long the answer to a request with this time until its deadline can be held. It is 0 if the queue is
-// full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent requests can
-// still find the queue full: see Enter.
+// full. The limiter denies a request that would wait longer, and does not charge it. Enter can still return false.
 func (q *Queue) Most(left time.Duration) time.Duration {
 	if q.Held.Load() >= q.places {
 		return 0

@@ -58,20 +58,13 @@ const (
 	TooManyStreams
 	// Protocol is a connection that does not follow HTTP/2.
 	Protocol
-	reasons
+	// Reasons is the number of reasons.
+	Reasons
 )
 
 func (r Reason) String() string {
 	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood", "large_headers", "rapid_reset",
 		"stream_errors", "too_many_streams", "protocol"}[r]
-}
-
-// Reasons returns all reasons.
-func Reasons() (all []Reason) {
-	for r := range reasons {
-		all = append(all, r)
-	}
-	return all
 }
 
 // Listener is a guarded listener. Run must run while its connections are served.
@@ -81,7 +74,7 @@ type Listener struct {
 	now     atomic.Int64 // in ticks
 	held    atomic.Int64 // the sum of all connections
 	leaving atomic.Int64
-	cuts    [reasons]atomic.Uint64
+	cuts    [Reasons]atomic.Uint64
 
 	relieving sync.Mutex
 

@@ -263,7 +263,7 @@ func (m *metrics) collectListeners(to samples) {
 	for port, l := range m.listeners.guarded {
 		connections(float64(l.Connections()), port)
 		inflight(float64(l.Held()), port)
-		for _, reason := range guard.Reasons() {
+		for reason := range guard.Reasons {
 			cut(l.Cuts(reason), port, reason.String())
 		}
 		plaintext(number(open[port]), port)
