@@ -2,7 +2,6 @@ package reply
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -128,24 +127,23 @@ func (h *Headers) AddTriple(l *List, a *ratelimit.Applied, reset int64) {
 	l.addNumber(h.ResetName, reset)
 }
 
-// ParseSets reads a comma-separated list of sets; "off" alone means none.
-func ParseSets(text string) ([]Set, error) {
-	var sets []Set
+// ParseSets reads a comma-separated list of sets; "off" alone means none. ok is false for other words, and for X with
+// Spring: both send X-RateLimit-Remaining.
+func ParseSets(text string) (sets []Set, ok bool) {
+	if strings.TrimSpace(text) == "off" {
+		return nil, true
+	}
 	for name := range strings.SplitSeq(text, ",") {
-		name = strings.TrimSpace(name)
-		switch {
-		case slices.Contains([]Set{Draft, Triple, X, Spring}, Set(name)):
-			if !slices.Contains(sets, Set(name)) {
-				sets = append(sets, Set(name))
-			}
-		case name == "off" && !strings.Contains(text, ","):
-			return nil, nil
-		default:
-			return nil, fmt.Errorf("%q is not one of draft, triple, x, spring, off", name)
+		set := Set(strings.TrimSpace(name))
+		if !slices.Contains([]Set{Draft, Triple, X, Spring}, set) {
+			return nil, false
+		}
+		if !slices.Contains(sets, set) {
+			sets = append(sets, set)
 		}
 	}
 	if slices.Contains(sets, X) && slices.Contains(sets, Spring) {
-		return nil, fmt.Errorf("x and spring both send X-RateLimit-Remaining: choose one of them")
+		return nil, false
 	}
-	return sets, nil
+	return sets, true
 }
