@@ -56,7 +56,8 @@ func appendShown(list []*ratelimit.Applied, res *ratelimit.Result) []*ratelimit.
 func (l *List) addDraft(h *Headers, shown []*ratelimit.Applied) {
 	length := len(l.values)
 	for i, a := range shown {
-		if l.begins(shown, i) {
+		if first(shown, i) {
+			l.separate(i)
 			l.values = append(append(append(l.values, '"'), a.Limit.Policy...), `";r=`...)
 			l.values = strconv.AppendInt(l.values, a.Decision.Remaining, 10)
 			if next := ratelimit.Seconds(a.Decision.NextIn); next != 0 { // 0 means "now"
@@ -67,7 +68,8 @@ func (l *List) addDraft(h *Headers, shown []*ratelimit.Applied) {
 	l.add(h.name("ratelimit"), length)
 	length = len(l.values)
 	for i, a := range shown {
-		if l.begins(shown, i) {
+		if first(shown, i) {
+			l.separate(i)
 			l.values = append(l.values, a.Limit.PolicyItem...)
 			if a.Limit.Calendar != nil {
 				l.values = strconv.AppendInt(append(l.values, ";w="...), ratelimit.Seconds(a.Window()), 10)
@@ -77,17 +79,21 @@ func (l *List) addDraft(h *Headers, shown []*ratelimit.Applied) {
 	l.add(h.name("ratelimit-policy"), length)
 }
 
-// begins appends what precedes item i of a list (RFC 9651). It returns false if a limit before it has its policy.
-func (l *List) begins(shown []*ratelimit.Applied, i int) bool {
+// first reports whether no limit before the one at i has its policy.
+func first(shown []*ratelimit.Applied, i int) bool {
 	for _, b := range shown[:i] {
 		if b.Limit == shown[i].Limit || b.Limit.Policy == shown[i].Limit.Policy {
 			return false
 		}
 	}
+	return true
+}
+
+// separate appends what precedes item i of a list (RFC 9651).
+func (l *List) separate(i int) {
 	if i > 0 {
 		l.values = append(l.values, ", "...)
 	}
-	return true
 }
 
 // addSpring adds the headers of Spring Cloud Gateway. As there, -1 remain if a store error let the request pass. Its
