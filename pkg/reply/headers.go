@@ -1,7 +1,6 @@
 package reply
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -52,10 +51,13 @@ func Renamable() []string {
 
 // name returns the name of a header of Draft, X or Spring.
 func (h *Headers) name(usual string) string {
-	if len(h.Renamed) == 0 {
+	if len(h.Renamed) == 0 { // almost always
 		return usual
 	}
-	return cmp.Or(h.Renamed[usual], usual)
+	if other, renamed := h.Renamed[usual]; renamed {
+		return other
+	}
+	return usual
 }
 
 // Names returns the names of the headers that can be sent, in lower case, without Retry-After.
