@@ -58,8 +58,7 @@ func (a *Authorities) Pool() *x509.CertPool { return a.Current().pool }
 func (a *Authorities) NotAfter() time.Time { return a.Current().end }
 
 // parseAuthorities reads the certificates of one file in PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an
-// error for a certificate that is cut off or cannot be parsed. Otherwise peers would be refused while the file is being
-// written.
+// error for a broken certificate. Otherwise peers would be refused while the file is being written.
 func parseAuthorities(contents [][]byte) (*authorities, error) {
 	text := contents[0]
 	a := &authorities{pool: x509.NewCertPool()}
@@ -97,8 +96,7 @@ const maxSize = 16 << 20
 type files[T any] struct {
 	follower *poll.Follower
 	parse    func(contents [][]byte) (*T, error)
-	// changed is called once for each change of the files: with nil if the new contents are in use, else with the reason
-	// why the previous ones are. It may be nil.
+	// changed is that of ReadPair, called once for each change. It may be nil.
 	changed func(error)
 
 	reading sync.Mutex // only one goroutine reads; the others take the value as it is

@@ -19,8 +19,7 @@ import (
 type batch struct {
 	flow   *Flow
 	resume func() // what the store calls; made once
-	// turn is odd while the store has the batch. The one that makes it even goes on with the batch: the store, or ask
-	// after a panic of the store.
+	// turn is odd while the store has the batch. The store, or ask after its panic, makes it even and goes on.
 	turn atomic.Uint32
 	// keep means that the batch is not used again: the store has panicked, so its goroutines may still have the batch, or
 	// net/http writes the texts of the answer later.
@@ -95,8 +94,7 @@ func (b *batch) now() time.Time {
 	return b.began
 }
 
-// read adds a call of the connection. Its message is copied, because the buffer of the connection is used again while
-// the decision waits for Redis.
+// read adds a call of the connection, with a copy of its message, whose buffer is used again during the decision.
 func (b *batch) read(k *h2unary.Call) {
 	c := b.add(Method(k.Method), texts.View(k.Message))
 	c.native, c.deadline = k, k.Deadline

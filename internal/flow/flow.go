@@ -26,8 +26,7 @@ const (
 // Methods are the full names of the methods.
 var Methods = [...]string{RateLimit: rls.Method, Check: auth.Method}
 
-// Authorizer is *authz.Authorizer. Begin and BeginNow decide everything but the limits; Finish adds the limiter's
-// result.
+// Authorizer is *authz.Authorizer. Begin and BeginNow decide everything but the limits. Finish adds the limits.
 type Authorizer interface {
 	Begin(ctx context.Context, r *authz.Request, p *authz.Pending)
 	BeginNow(r *authz.Request, p *authz.Pending) (begun bool)
@@ -87,8 +86,7 @@ func New(cfg Config) *Flow {
 	return f
 }
 
-// Dry returns a flow that decides as f would now, and changes nothing: see ratelimit.Limiter.Dry. a is the Dry
-// authorizer of f.
+// Dry returns a flow that decides as f does now, and changes nothing (ratelimit.Limiter.Dry). a is a Dry authorizer.
 func (f *Flow) Dry(a Authorizer) *Flow {
 	cfg := f.cfg
 	cfg.Limiter, cfg.Authorizer, cfg.Log, cfg.Traces = cfg.Limiter.Dry(), a, nil, nil

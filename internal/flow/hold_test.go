@@ -94,12 +94,12 @@ descriptors:
 				}
 			}
 		}
-		if stats := server.cfg.Queue.Stats(); denied != 9 || stats.Held != 6 || stats.NotHeld != 0 {
-			t.Errorf("%d denied, %+v; want 9 denied, and 6 held", denied, stats)
+		if q := server.cfg.Queue; denied != 9 || q.Held.Load() != 6 || q.NotHeld.Load() != 0 {
+			t.Errorf("%d denied, %d held, %d not held; want 9, 6, 0", denied, q.Held.Load(), q.NotHeld.Load())
 		}
 		wait("other", "")
 		wait("other", "")
-		if n := server.cfg.Queue.Stats().Held; n != 7 || time.Since(begin) > 0 {
+		if n := server.cfg.Queue.Held.Load(); n != 7 || time.Since(begin) > 0 {
 			t.Errorf("after a request to another rule: %d held after %v, want 7 at once", n, time.Since(begin))
 		}
 		held.Wait()

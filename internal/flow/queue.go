@@ -12,37 +12,23 @@ import (
 const longest = time.Minute
 
 // Queue holds answers until their time. A bucket gives each request a later time than the one before, and timers end in
-// the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
-// of its own. It is safe for concurrent use.
+// the order of their times. So answers leave in order and at the rate of the bucket. It is safe for concurrent use.
 type Queue struct {
-	places  int64
-	held    atomic.Int64
-	delayed atomic.Uint64
-	refused atomic.Uint64
+	// Held is the number of answers that are held now.
+	Held atomic.Int64
+	// Delayed counts answers that were held, NotHeld those that were not for lack of a place or of time.
+	Delayed, NotHeld atomic.Uint64
+
+	places int64
 }
 
 // NewQueue returns a queue that holds at most this many answers at once.
 func NewQueue(places int) *Queue { return &Queue{places: int64(places)} }
 
-// QueueStats are figures for metrics.
-type QueueStats struct {
-	// Held is the number of answers held now, Delayed the number held so far. NotHeld counts the answers that were not
-	// held for lack of a place or of time.
-	Held    int64
-	Delayed uint64
-	NotHeld uint64
-}
-
-// Stats returns the current figures.
-func (q *Queue) Stats() QueueStats {
-	return QueueStats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
-}
-
 // Most returns how long the answer to a request with this time until its deadline can be held. It is 0 if the queue is
-// full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent requests can
-// still find the queue full: see Enter.
+// full. The limiter denies a request that would wait longer, and does not charge it. Enter can still return false.
 func (q *Queue) Most(left time.Duration) time.Duration {
-	if q.held.Load() >= q.places {
+	if q.Held.Load() >= q.places {
 		return 0
 	}
 	return min(longest, max(0, left-ratelimit.DeadlineReserve))
@@ -52,15 +38,15 @@ func (q *Queue) Most(left time.Duration) time.Duration {
 // no time until the deadline, which is the zero time for none.
 func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
 	if !deadline.IsZero() && time.Until(deadline) <= d {
-		q.refused.Add(1)
+		q.NotHeld.Add(1)
 		return false
 	}
-	if q.held.Add(1) > q.places {
+	if q.Held.Add(1) > q.places {
 		q.Leave(nil)
-		q.refused.Add(1)
+		q.NotHeld.Add(1)
 		return false
 	}
-	q.delayed.Add(1)
+	q.Delayed.Add(1)
 	return true
 }
 
@@ -80,5 +66,5 @@ func (q *Queue) Stay(ctx context.Context, d time.Duration, inRules ratelimit.Pla
 // Leave gives the place of Enter back, and those in rules.
 func (q *Queue) Leave(inRules ratelimit.Places) {
 	inRules.Leave()
-	q.held.Add(-1)
+	q.Held.Add(-1)
 }

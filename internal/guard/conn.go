@@ -13,8 +13,7 @@ import (
 // their memory in all, and the time of each write.
 type Conn struct {
 	net.Conn
-	// below is the connection of the system: Conn itself, or what Conn encrypts. Abort closes it, because the end of TLS
-	// could wait for the client.
+	// below is Conn itself, or what Conn encrypts. Abort closes it, because the end of TLS could wait for the client.
 	below net.Conn
 	l     *Listener
 	from  netip.Prefix
@@ -62,8 +61,7 @@ type Change struct {
 	Requests int
 }
 
-// Account records a change. If all clients together hold too much, it cuts requests. The caller must not hold locks
-// that its Owner takes.
+// Account records a change. If all clients together hold too much, it cuts requests. No lock of the Owner may be held.
 func (c *Conn) Account(change Change) {
 	c.mu.Lock()
 	c.waiting = change.Requests
@@ -103,13 +101,12 @@ func (c *Conn) busy() bool {
 	return c.waiting > 0
 }
 
-// hold adds to what the requests hold that are not cut, and to what those hold that are cut. If the connection is cut,
-// all counts as cut. c.mu is held.
+// hold adds to what the requests hold: those that are not cut, and those that are. c.mu is held.
 func (c *Conn) hold(staying, leaving int64) {
 	if c.gone {
 		return
 	}
-	if c.isCut {
+	if c.isCut { // all its requests count as cut
 		staying, leaving = 0, staying+leaving
 	}
 	c.held += staying

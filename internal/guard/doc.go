@@ -3,6 +3,5 @@
 // The servers bound one message, one header list or the streams of one connection, but not their sum.
 //
 // When a bound of [Config] is reached, the guard cuts requests or connections of the source address that holds the
-// most. So a client that takes too much hurts only itself. A new connection, such as that of a probe, is always
-// accepted.
+// most. So a client that takes too much hurts only itself, and a new connection is always accepted.
 package guard

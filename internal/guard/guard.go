@@ -16,12 +16,10 @@ import (
 
 // Config has the bounds of a port.
 type Config struct {
-	// Connections is the maximum number of open connections. One more closes the longest idle connection of the source
-	// with the most connections.
+	// Connections is the maximum number. One more closes the longest idle one of the source with the most connections.
 	Connections int
 	// Bytes is the maximum memory of requests that have begun to arrive and are not answered. The estimate is deliberately
-	// high. Beyond it, the largest requests of the source that holds the most are reset. Of equal requests the oldest goes
-	// first.
+	// high. Beyond it, the largest requests of the source that holds the most are reset.
 	Bytes int64
 	// Metered is true if the server accounts for its requests itself, or not at all. Accept then returns *Conn.
 	// Otherwise the clients speak HTTP/1, and the guard reads what passes.
@@ -43,8 +41,7 @@ const (
 	Displaced Reason = iota
 	// OverBudget is a request that was reset because all requests together held too much memory.
 	OverBudget
-	// SlowRequest is a request that did not arrive in time. SlowAnswer is one whose answer the client did not read in
-	// time.
+	// SlowRequest is a request that did not arrive in time, SlowAnswer one whose answer was not read in time.
 	SlowRequest
 	SlowAnswer
 	// Flood is a connection with too many frames that are not part of a request.
@@ -61,20 +58,13 @@ const (
 	TooManyStreams
 	// Protocol is a connection that does not follow HTTP/2.
 	Protocol
-	reasons
+	// Reasons is the number of reasons.
+	Reasons
 )
 
 func (r Reason) String() string {
 	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood", "large_headers", "rapid_reset",
 		"stream_errors", "too_many_streams", "protocol"}[r]
-}
-
-// Reasons returns all reasons.
-func Reasons() (all []Reason) {
-	for r := range reasons {
-		all = append(all, r)
-	}
-	return all
 }
 
 // Listener is a guarded listener. Run must run while its connections are served.
@@ -84,7 +74,7 @@ type Listener struct {
 	now     atomic.Int64 // in ticks
 	held    atomic.Int64 // the sum of all connections
 	leaving atomic.Int64
-	cuts    [reasons]atomic.Uint64
+	cuts    [Reasons]atomic.Uint64
 
 	relieving sync.Mutex
 
@@ -116,8 +106,7 @@ func (l *Listener) Held() int64 { return l.held.Load() + l.leaving.Load() }
 // Cuts returns how many connections were closed and requests reset for a reason.
 func (l *Listener) Cuts(r Reason) uint64 { return l.cuts[r].Load() }
 
-// Accept implements net.Listener. It waits while requests hold more than twice the budget, because the server has not
-// yet released those that were cut.
+// Accept implements net.Listener. It waits while requests, also those that were cut, hold more than twice the budget.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -177,8 +166,7 @@ func (l *Listener) admit(unguarded net.Conn) *Conn {
 	return c
 }
 
-// sample is how many connections of a source victim compares. It is bounded, so that in a flood each new connection
-// does not search all others.
+// sample is how many connections of a source victim compares, so that a flood does not search all for each new one.
 const sample = 64
 
 // victim returns the connection to close for a new one of this source. l.mu is held.
@@ -241,8 +229,7 @@ func (l *Listener) sweep(now int64) {
 func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
 
 // freeMemory cuts requests until an eighth of the budget is free, so that a flood does not make each request search for
-// another. Other goroutines that find the budget exceeded wait here, because they must not read more until requests are
-// cut.
+// another. Other goroutines that find the budget exceeded wait here, and do not read more meanwhile.
 func (l *Listener) freeMemory() {
 	l.relieving.Lock()
 	defer l.relieving.Unlock()

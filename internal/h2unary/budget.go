@@ -10,8 +10,7 @@ import (
 )
 
 // Frames that are no part of a request cost a connection credit. These are PING, SETTINGS, PRIORITY, WINDOW_UPDATE,
-// empty DATA, CONTINUATION, and frames of unknown types. A request gains more credit than the frames cost that a known
-// client sends with it.
+// empty DATA, CONTINUATION, and unknown frames. A request gains more than the frames cost that known clients add.
 const (
 	beginCredit = 1_000
 	maxCredit   = 10_000

@@ -59,8 +59,8 @@ const (
 func (k *Call) Header(name string) string {
 	var values []string
 	for _, h := range k.head.kept {
-		if h.Name == name {
-			values = append(values, h.Value)
+		if string(h.name) == name {
+			values = append(values, string(h.value))
 		}
 	}
 	return strings.Join(values, ",")

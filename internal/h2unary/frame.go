@@ -8,8 +8,7 @@ import (
 
 const (
 	frameHeader = 9
-	// maxFrame is the longest payload in either direction. It is the default of SETTINGS_MAX_FRAME_SIZE, and the least
-	// that peers must accept.
+	// maxFrame is the longest payload in either direction: the default and minimum of SETTINGS_MAX_FRAME_SIZE.
 	maxFrame = 16384
 	// maxWindow is the largest flow control window.
 	maxWindow = 1<<31 - 1

@@ -17,11 +17,8 @@ type head struct {
 	length int64
 	// zipped means that the message may be compressed by gzip.
 	zipped bool
-	kept   []Header
+	kept   []field
 }
-
-// Header is a header of a request.
-type Header struct{ Name, Value string }
 
 // maxKept bounds the headers that are kept of a request, because they can be short on the wire. Larger ones are
 // forgotten. Headers of traces have a few hundred bytes.
@@ -30,7 +27,7 @@ const maxKept = 4 << 10
 // keptBytes is the memory of the headers that are kept.
 func (h *head) keptBytes() (n int64) {
 	for i := range h.kept {
-		n += int64(len(h.kept[i].Name) + len(h.kept[i].Value) + fieldOverhead)
+		n += int64(h.kept[i].size())
 	}
 	return n
 }
@@ -125,7 +122,7 @@ func (r *headReader) visit(f *field) {
 		}
 	case otherField:
 		if r.keep[string(f.name)] && r.keptBytes()+int64(f.size()) <= maxKept {
-			r.kept = append(r.kept, Header{string(f.name), string(f.value)})
+			r.kept = append(r.kept, field{name: bytes.Clone(f.name), value: bytes.Clone(f.value)})
 		}
 	}
 }
@@ -168,8 +165,7 @@ func parseLength(value []byte) (n int64, ok bool) {
 	return int64(u), err == nil && len(value) <= digits
 }
 
-// parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. A value beyond the largest duration
-// becomes that.
+// parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. It returns at most the largest duration.
 func parseTimeout(value []byte) (time.Duration, bool) {
 	const digits = 8
 	if len(value) < 2 || len(value) > digits+1 {

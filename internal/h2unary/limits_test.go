@@ -257,7 +257,7 @@ func TestConnectionTimeLimits(t *testing.T) {
 					t.Errorf("closed after %v, want %v", took, c.after)
 				}
 				var counted []guard.Reason
-				for _, r := range guard.Reasons() {
+				for r := range guard.Reasons {
 					if s.Cuts(r) > 0 {
 						counted = append(counted, r)
 					}

@@ -2,8 +2,7 @@ package h2unary
 
 import "bytes"
 
-// Bounds of what is remembered of a connection: maxKnown header blocks of at most maxBlock bytes, and as many literals
-// of at most maxLiteral.
+// A connection remembers maxKnown header blocks of at most maxBlock bytes, and as many literals of at most maxLiteral.
 const (
 	maxKnown   = 8
 	maxBlock   = 512

@@ -13,8 +13,7 @@ const (
 	// maxUnsent is how much may wait for a client that does not read, before the server stops to read its requests. The
 	// guard does not count it, so thousands of such clients must fit into memory.
 	maxUnsent = 32 << 10
-	// writeBuffer holds the answers of a usual read: 16 Checks of 1.2 kB each. It is shared: a connection has one only
-	// while it has to write.
+	// writeBuffer holds the answers of a usual read: 16 Checks of 1.2 kB. A connection has one only while it writes.
 	writeBuffer = 24 << 10
 )
 
@@ -27,8 +26,7 @@ type output struct {
 	// writing means that a goroutine writes, and failed that a write has failed.
 	writing bool
 	failed  bool
-	// The next fields belong to the goroutine that writes. try is attempt, made once. sent and err are its results for
-	// tried.
+	// The next fields belong to the goroutine that writes. try is attempt; sent and err are its results for tried.
 	try   func(fd uintptr) bool
 	tried []byte
 	sent  int
@@ -66,8 +64,7 @@ type windows struct {
 const (
 	// initialWindow is the window before any SETTINGS.
 	initialWindow = 65535
-	// connectionWindow is what a client may send on all streams before the server has read it. Half of it is given back
-	// at once when it is used.
+	// connectionWindow is what a client may send on all streams. When half of it is used, that is given back at once.
 	connectionWindow = 4 << 20
 )
 
@@ -147,8 +144,7 @@ func (c *Conn) resetCall(k *Call, code http2.ErrCode) {
 	c.forget(k)
 }
 
-// forget ends a call whose client no longer waits. A call that Serve has keeps its place until it is answered. c.mu is
-// held.
+// forget ends a call whose client no longer waits. One that Serve has stays until it is answered. c.mu is held.
 func (c *Conn) forget(k *Call) {
 	if k.state != waiting {
 		c.remove(k)

@@ -7,11 +7,9 @@ import (
 )
 
 const (
-	// readBuffer holds many requests and any frame. A connection has such a buffer only while it reads, or while it waits
-	// for its client to read answers.
+	// readBuffer holds many requests and any frame. A connection has one only while it reads, or waits for its client.
 	readBuffer = 32 << 10
-	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with. It holds the requests
-	// of a usual read.
+	// smallBuffer is what a connection with TLS waits with, because crypto/tls needs memory. It holds a usual read.
 	smallBuffer = 2 << 10
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +24,7 @@ type Config struct {
 	// the goroutine that reads the connection. A call that has to wait must be answered by another goroutine, which then
 	// calls Flush or FlushSoon. Required.
 	Serve func(c *Conn, calls []*Call)
-	// Panicked is called with the value of a panic in a goroutine of the server, also of one in Serve. The panic ends the
-	// connection. Required.
+	// Panicked is called with the value of a panic, also of one in Serve, which ends the connection. Required.
 	Panicked func(value any)
 	// Keep has the names of headers that Call.Header returns. All others are forgotten.
 	Keep []string
@@ -38,9 +38,6 @@ type Config struct {
 	// ConnectTimeout bounds the time from Accept to the first SETTINGS, with the handshake of TLS. Required.
 	ConnectTimeout time.Duration
 }
-
-// ErrStopped is the error of Serve after Shutdown.
-var ErrStopped = errors.New("the server has been stopped")
 
 // Server serves connections. Use New.
 type Server struct {
@@ -73,7 +70,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered (guard.Config).
+// Serve accepts connections until Shutdown, and returns http.ErrServerClosed then. The listener must be Metered.
 func (s *Server) Serve(l *guard.Listener) error {
 	s.mu.Lock()
 	s.listener = l
@@ -96,7 +93,7 @@ func (s *Server) Serve(l *guard.Listener) error {
 		wait = min(max(2*wait, minAcceptWait), maxAcceptWait)
 		time.Sleep(wait)
 	}
-	return ErrStopped
+	return http.ErrServerClosed
 }
 
 func (s *Server) isStopping() bool {

@@ -3,6 +3,7 @@ package h2unary_test
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func startOn(
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
 		s.Shutdown(over)
-		if err := <-served; err != h2unary.ErrStopped { //nolint:errorlint // it is returned as it is
+		if err := <-served; err != http.ErrServerClosed { //nolint:errorlint // it is returned as it is
 			t.Errorf("Serve returned %v", err)
 		}
 		stop()

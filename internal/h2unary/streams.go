@@ -56,8 +56,7 @@ func (s *streamNumbers) ignored(stream uint32) bool {
 }
 
 // admit reports whether the client may begin one more request. A client that does not know the limit yet gets more. So
-// does a client whose requests have been reset while the server still works on them, because it cannot see these.
-// c.mu is held.
+// does one that cannot see that the server still works on requests that were reset. c.mu is held.
 func (c *Conn) admit() (ok bool, failed *failure) {
 	if len(c.calls) < c.server.cfg.MaxStreams {
 		return true, nil

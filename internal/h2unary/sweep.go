@@ -15,8 +15,7 @@ const (
 	maxReceive = 10 * time.Second
 	// maxParked bounds the time until the client lets an answer pass.
 	maxParked = 10 * time.Second
-	// pingAfter is when the server asks a silent client whether it is alive. pingTimeout is how long it waits for the
-	// answer.
+	// pingAfter is when the server asks a silent client whether it is alive, pingTimeout how long it waits then.
 	pingAfter   = 5 * time.Minute
 	pingTimeout = 20 * time.Second
 	// longestGap is the time between two calls of Sweep after which the process has stood still: it got no CPU time.

@@ -12,8 +12,7 @@ func (c *Conn) Flush() {
 	}
 }
 
-// FlushSoon sends the complete answers. It never waits for the client. A goroutine sends what the socket does not take
-// at once.
+// FlushSoon sends the complete answers without a wait: a goroutine sends what the socket does not take at once.
 func (c *Conn) FlushSoon() {
 	if !c.beginWrite() {
 		return

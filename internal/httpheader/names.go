@@ -1,5 +1,4 @@
-// Package httpheader knows which names a header can have: those that can be sent, and those that an operator may
-// choose.
+// Package httpheader knows which names of headers can be sent, and which of them an operator may choose.
 package httpheader
 
 import (
@@ -61,8 +60,7 @@ func isLowerName(text string) bool {
 }
 
 // reserved reports whether a header determines how a message is framed and routed. If this service changed one, Envoy
-// and the upstream could disagree about where a message ends. The last one belongs to the protocol with Envoy over
-// HTTP.
+// and the upstream could disagree about where a message ends. The last one is for Envoy.
 func reserved(name string) bool {
 	switch name {
 	case "connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",

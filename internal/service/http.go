@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
-	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 )
 
@@ -132,8 +131,7 @@ func noProfiles(w http.ResponseWriter, _ *http.Request) {
 }
 
 func wrapServe(name string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) ||
-		errors.Is(err, h2unary.ErrStopped) {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", name, err)

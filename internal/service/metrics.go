@@ -125,11 +125,10 @@ func (m *metrics) collectAuthorization(to samples) {
 	to.counter("authz_untrusted_hops_total",
 		"Requests whose x-forwarded-for did not end with the address of the peer, where the policy has "+
 			"trusted_hops.")(m.authorizer.UntrustedHops())
-	queue := m.queue.Stats()
-	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
-	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
+	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(m.queue.Held.Load()))
+	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(m.queue.Delayed.Load())
 	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or "+
-		"Envoy would not wait.")(queue.NotHeld)
+		"Envoy would not wait.")(m.queue.NotHeld.Load())
 	to.counter("authz_dropped_headers_total",
 		"Headers that were not sent because their name or value is not valid.")(m.DroppedHeaders())
 	issuerKeys := to.gauge("jwks_keys", "Trusted keys of an issuer.", "source")
@@ -264,7 +263,7 @@ func (m *metrics) collectListeners(to samples) {
 	for port, l := range m.listeners.guarded {
 		connections(float64(l.Connections()), port)
 		inflight(float64(l.Held()), port)
-		for _, reason := range guard.Reasons() {
+		for reason := range guard.Reasons {
 			cut(l.Cuts(reason), port, reason.String())
 		}
 		plaintext(number(open[port]), port)

@@ -60,9 +60,9 @@ type HeaderSets []reply.Set
 
 // UnmarshalText accepts a list of header sets.
 func (h *HeaderSets) UnmarshalText(text []byte) error {
-	sets, err := reply.ParseSets(strings.ToLower(string(text)))
+	sets, ok := reply.ParseSets(strings.ToLower(string(text)))
 	*h = sets
-	if err != nil {
+	if !ok {
 		return wanted("want draft, triple, x, spring, several with commas, or off; x and spring both send " +
 			"X-RateLimit-Remaining, so take one of them")
 	}

@@ -126,7 +126,7 @@ func droppedKeys(f field) []string {
 	}
 	for _, hidden := range f.hidden {
 		for _, old := range hidden.fields {
-			if !slices.ContainsFunc(f.value.fields, func(set field) bool { return set.key == old.key }) {
+			if !f.value.has(old.key) {
 				dropped = append(dropped, old.key)
 			}
 		}

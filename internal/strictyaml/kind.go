@@ -16,11 +16,9 @@ type Kind struct {
 	Huge string
 	// List means that the whole file is a list. Such a file can be read, but not decoded.
 	List bool
-	// Sections name the maps of the file. A misplaced key is more likely meant for an earlier section. A map without a
-	// row is named after its key.
+	// Sections name maps, those first for which a misplaced key is more likely meant. Others are named after their keys.
 	Sections []Section
-	// MaxSize is how many bytes a file can have. It protects the memory of a sidecar from a file that is there by
-	// mistake. TooLarge is the hint for such a file.
+	// MaxSize is how many bytes a file can have, which protects memory. TooLarge is the hint for a larger file.
 	MaxSize  int64
 	TooLarge string
 	// Directory is the reason why a directory beside such files is left out, "" for none.

@@ -10,8 +10,7 @@ import (
 
 // Field is the description of a key, for the reference of a kind of file.
 type Field struct {
-	// Path names the key and the keys around it, without the indexes of lists: "authz.credentials.jwt". It is "" for the
-	// whole file.
+	// Path names the key and the keys around it, without indexes: "authz.credentials.jwt". It is "" for the whole file.
 	Path string
 	// Type names the values that the key takes: "text", "list of maps", "whole number, 1 to 100".
 	Type string

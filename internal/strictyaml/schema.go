@@ -16,8 +16,7 @@ import (
 // marks a key that a map needs. Keys with the same tag oneof exclude each other: a map needs one of them, or at most
 // one if ",optional" follows the name of the group.
 //
-// The schema is a little stricter than Decode. Decode also takes yes for true, words in upper case if their type does,
-// and keys without a value.
+// Decode also takes yes for true, keys without a value, and words in upper case if their type does.
 func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
 	sections := kind.sections(kind.section(root, nil))
 	definitions := map[string]any{} // the maps below the root, by the names of their types

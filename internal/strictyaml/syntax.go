@@ -14,8 +14,7 @@ import (
 )
 
 // parseYAML returns the root of the one YAML document of a file. If there is none or the file is not YAML, it reports
-// that and returns nil. The parser is of the same family (libyaml) as that of envoyproxy/ratelimit, so that both read
-// every file alike.
+// that and returns nil. The parser reads as that of envoyproxy/ratelimit does, which is of the same family (libyaml).
 func parseYAML(doc *Document) *yaml.Node {
 	loader, err := yaml.NewLoader(strings.NewReader(doc.text))
 	if err != nil {

@@ -167,7 +167,9 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		v.shape, v.items = list, make([]*Value, len(n.Content))
 		for i, item := range n.Content {
 			v.items[i] = t.read(item)
-			t.drop(&n.Content[i])
+			if len(t.open) == 0 { // else an alias may need the node
+				n.Content[i] = nil // so that a large file is not in memory twice
+			}
 		}
 	case yaml.ScalarNode:
 		v.shape, v.text = scalar, n.Value
@@ -181,14 +183,6 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		v.unread = true
 	}
 	return v
-}
-
-// drop drops a node that was read, so that a large file is not in memory twice. An alias still has the node of its
-// anchor, and what is below an anchor is kept.
-func (t *treeReader) drop(n **yaml.Node) {
-	if len(t.open) == 0 {
-		*n = nil
-	}
 }
 
 // follow reads the value of an alias (*name).

@@ -1,7 +1,6 @@
 package reply
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,9 +24,6 @@ const (
 	// Spring sends the headers of Spring Cloud Gateway.
 	Spring Set = "spring"
 )
-
-// Sets lists all sets.
-var Sets = []Set{Draft, Triple, X, Spring}
 
 // Headers selects the headers to send. The zero value sends none.
 type Headers struct {
@@ -84,8 +80,7 @@ func (h Headers) Sent() []string {
 }
 
 // Add adds the headers for a result to a list, then own headers: those of its limits, and those of a policy for the
-// tightest limit. It leaves out rules in shadow mode and hidden limits. Names are in lower case, except for those of
-// Triple.
+// tightest limit. It leaves out rules in shadow mode and hidden limits. Only names of Triple can have upper case.
 func (h *Headers) Add(l *List, res *ratelimit.Result, policy []ratelimit.OwnHeader) {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)
@@ -131,24 +126,23 @@ func (h *Headers) AddTriple(l *List, a *ratelimit.Applied, reset int64) {
 	l.addNumber(h.ResetName, reset)
 }
 
-// ParseSets reads a comma-separated list of sets; "off" alone means none.
-func ParseSets(text string) ([]Set, error) {
-	var sets []Set
+// ParseSets reads a comma-separated list of sets; "off" alone means none. ok is false for other words, and for X with
+// Spring: both send X-RateLimit-Remaining.
+func ParseSets(text string) (sets []Set, ok bool) {
+	if strings.TrimSpace(text) == "off" {
+		return nil, true
+	}
 	for name := range strings.SplitSeq(text, ",") {
-		name = strings.TrimSpace(name)
-		switch {
-		case slices.Contains(Sets, Set(name)):
-			if !slices.Contains(sets, Set(name)) {
-				sets = append(sets, Set(name))
-			}
-		case name == "off" && !strings.Contains(text, ","):
-			return nil, nil
-		default:
-			return nil, fmt.Errorf("%q is not one of draft, triple, x, spring, off", name)
+		set := Set(strings.TrimSpace(name))
+		if !slices.Contains([]Set{Draft, Triple, X, Spring}, set) {
+			return nil, false
+		}
+		if !slices.Contains(sets, set) {
+			sets = append(sets, set)
 		}
 	}
 	if slices.Contains(sets, X) && slices.Contains(sets, Spring) {
-		return nil, fmt.Errorf("x and spring both send X-RateLimit-Remaining: choose one of them")
+		return nil, false
 	}
-	return sets, nil
+	return sets, true
 }

@@ -12,8 +12,7 @@ import (
 // Header is one header of a response.
 type Header struct{ Name, Value string }
 
-// List is the headers of an answer. Its memory is used again after Reset, so that an answer allocates none. The zero
-// value is empty.
+// List is the headers of an answer. Reset keeps its memory, so that an answer allocates none. The zero value is empty.
 type List struct {
 	// Headers are valid until Reset.
 	Headers []Header

@@ -70,8 +70,7 @@ func appendDetail(b []byte, res *ratelimit.Result, by *ratelimit.Applied) []byte
 	return appendWait(append(b, "The rate limit is exceeded."...), res)
 }
 
-// appendFilled appends a template with its placeholders replaced: see ratelimit.Headers and ratelimit.ProblemDetail,
-// which differ in what {limit} is.
+// appendFilled appends a template with its placeholders replaced (ratelimit.Headers, ratelimit.ProblemDetail).
 func appendFilled(b []byte, template string, res *ratelimit.Result, a *ratelimit.Applied, limit int64) []byte {
 	for {
 		before, after, found := strings.Cut(template, "{")
@@ -106,8 +105,7 @@ func appendFilled(b []byte, template string, res *ratelimit.Result, a *ratelimit
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
 
-// appendWait appends a sentence with the wait rounded up, in the largest unit with at least two of it: 90 s, 3 minutes,
-// 11 days.
+// appendWait appends a sentence with the wait rounded up, in the largest unit with at least two: 90 s, 3 minutes.
 func appendWait(b []byte, res *ratelimit.Result) []byte {
 	wait, name := retryAfter(res), " s."
 	for _, unit := range [...]struct {

@@ -84,13 +84,13 @@ func rpcOfRatelimit(fullMethod string) string {
 	return ""
 }
 
-// read returns how many calls there were, and their times in seconds.
-func (m *Method) read() (count uint64, times *dto.Histogram) {
+// read returns the number of calls and their times in seconds.
+func (m *Method) read() *dto.Histogram {
 	var out dto.Metric
 	if err := m.duration.Write(&out); err != nil {
 		panic(err) // it only copies
 	}
-	return out.Histogram.GetSampleCount(), out.Histogram
+	return out.Histogram
 }
 
 func (c *Calls) method(fullMethod string) *Method {

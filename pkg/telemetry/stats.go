@@ -52,8 +52,7 @@ func (s *Stats) Counters() map[string]uint64 {
 	}
 	counters[service+"call.should_rate_limit.redis_error"] = undecided
 	s.Calls.each(func(rpc string, m *Method) {
-		count, _ := m.read()
-		counters["ratelimit_server."+rpc+".total_requests"] = count
+		counters["ratelimit_server."+rpc+".total_requests"] = m.read().GetSampleCount()
 	})
 	for name, counts := range s.Pools {
 		opened, closed := counts()
@@ -149,14 +148,14 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 			return // Prometheus refuses a scrape with two types or values for one series
 		}
 		timed[s.key] = true
-		count, h := calls.read()
+		h := calls.read()
 		const millisecond = 1000
 		scale := millisecond * s.scale
 		buckets := make(map[float64]uint64, len(h.Bucket))
 		for _, b := range h.Bucket {
 			buckets[b.GetUpperBound()*scale] = b.GetCumulativeCount()
 		}
-		ch <- prometheus.MustNewConstHistogram(s.desc, count, h.GetSampleSum()*scale, buckets)
+		ch <- prometheus.MustNewConstHistogram(s.desc, h.GetSampleCount(), h.GetSampleSum()*scale, buckets)
 	})
 }
 

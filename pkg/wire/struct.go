@@ -22,8 +22,7 @@ const (
 	mostLists    = mostMessages / 2
 )
 
-// MostValues bounds the values of a Struct that others choose. An empty value takes 6 bytes on the wire, and 350 in the
-// map that ReadStruct makes of it.
+// MostValues bounds the values of a Struct that others choose. An empty one takes 6 bytes on the wire, 350 in a map.
 const MostValues = 4096
 
 // Fields of google.protobuf.Struct, Value and ListValue, as tags on the wire.

@@ -58,7 +58,7 @@ func TestStallClosesNoConnection(t *testing.T) {
 			if n := envoy.Stat("cluster.extauthz.upstream_cx_destroy"); n > 0 {
 				t.Errorf("%d connections have ended", n)
 			}
-			for _, reason := range guard.Reasons() {
+			for reason := range guard.Reasons {
 				if n := s.metric(t, fmt.Sprintf("extauthz_cut_total{port=%q,reason=%q}", "grpc", reason)); n > 0 {
 					t.Errorf("extauthz_cut_total: %d of %v", n, reason)
 				}

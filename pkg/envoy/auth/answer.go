@@ -14,8 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// Answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses. It can
-// be used again, for its memory.
+// Answer is a decision in a form for Envoy, over gRPC and HTTP. The zero value refuses. It can be used again.
 type Answer struct {
 	// Status is the HTTP status for the client, 0 if the request is allowed.
 	Status int
@@ -56,9 +55,7 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() && d.Verdict != authz.Answered {
 		a.body = wire.ValidText(why.Sentence(d.Limits)) // sent instead of the body
-		if e := why.Exhausted(a.Status, d.Limits); e != nil {
-			a.toClient = appendGRPC(a.toClient, e)
-		}
+		a.toClient = appendGRPC(a.toClient, why, a.Status, d.Limits)
 		return
 	}
 	a.body = wire.ValidText(texts.View(d.Body)) // which does not change before the answer is sent

@@ -301,7 +301,7 @@ func testGivesUp(t *testing.T, g *gateway) {
 func (g *gateway) awaitHeld(t *testing.T, n int64) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
-		if got := g.queue.Stats().Held; got != n {
+		if got := g.queue.Held.Load(); got != n {
 			return fmt.Errorf("%d are", got)
 		}
 		return nil

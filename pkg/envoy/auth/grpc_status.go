@@ -2,8 +2,10 @@ package auth
 
 import (
 	"encoding/base64"
+	"net/http"
 	"strconv"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/wire"
 )
@@ -20,27 +22,34 @@ const (
 	quotaViolations = 1<<3 | wire.Bytes
 )
 
-// appendGRPC appends the headers for a gRPC client that is over a limit. Envoy makes a gRPC status of the HTTP status:
-// 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header replaces it. Clients find the details in
-// grpc-status-details-bin.
-func appendGRPC(headers []reply.Header, e *reply.Exhausted) []reply.Header {
+// appendGRPC appends the headers for a gRPC client that is refused with this status. Envoy makes a gRPC status of the
+// HTTP status: 14 (UNAVAILABLE, which clients retry at once) of 429. For a client over a limit, whatever the status of
+// its denial, a grpc-status header replaces it, and grpc-status-details-bin has the details. limits can be nil.
+func appendGRPC(headers []reply.Header, why reply.Reason, status int, limits *ratelimit.Result) []reply.Header {
+	if status != http.StatusTooManyRequests && why.Status() != http.StatusTooManyRequests {
+		return headers
+	}
 	headers = append(headers, reply.Header{Name: "grpc-status", Value: strconv.Itoa(int(wire.ResourceExhausted))})
-	if !e.Limited {
+	if limits == nil {
 		return headers
 	}
 	b := wire.AppendVarint(nil, rpcCode, uint64(wire.ResourceExhausted))
-	b = wire.AppendText(b, rpcMessage, wire.ValidText(e.Message))
-	if wait := e.RetryAfter; wait >= 0 {
+	b = wire.AppendText(b, rpcMessage, wire.ValidText(why.Sentence(limits)))
+	if wait := limits.RetryAfter; wait >= 0 {
 		info, begun := wire.Begin(nil, retryDelay)
 		info = wire.AppendVarint(info, durationSeconds, uint64(wait/1_000_000))
 		info = wire.AppendVarint(info, durationNanos, uint64(wait%1_000_000*1000))
 		b = appendDetail(b, "RetryInfo", wire.End(info, begun))
 	}
 	var quota []byte
-	for _, v := range e.Violations {
-		var begun int
-		quota, begun = wire.Begin(quota, quotaViolations)
-		quota = wire.End(wire.AppendEntry(quota, wire.ValidText(v.Policy), v.Limit), begun)
+	for i := range limits.Limits {
+		if l := &limits.Limits[i]; l.Denied() && !l.Limit.Hidden {
+			window := strconv.FormatInt(ratelimit.Seconds(l.Window()), 10)
+			limit := strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s"
+			var begun int
+			quota, begun = wire.Begin(quota, quotaViolations)
+			quota = wire.End(wire.AppendEntry(quota, wire.ValidText(l.Limit.Policy), limit), begun)
+		}
 	}
 	if quota != nil {
 		b = appendDetail(b, "QuotaFailure", quota)

@@ -53,11 +53,8 @@ func HTTPRequest(r *http.Request, path string, from HTTPHeaders) *authz.Request 
 	return req
 }
 
-// only returns the value of a header if there is exactly one, else "".
+// only returns the value of a header if there is exactly one, else "". No header has the name "".
 func only(h http.Header, name string) string {
-	if name == "" {
-		return ""
-	}
 	values := h.Values(name)
 	if len(values) != 1 || values[0] == "-" { // Envoy writes - for an unknown value
 		return ""
@@ -69,8 +66,7 @@ func only(h http.Header, name string) string {
 // (allowed_upstream_headers must list them) and for the client (allowed_client_headers_on_success). Headers that begin
 // with x-ext-authz- hold what dynamic_metadata holds over gRPC (dynamic_metadata_from_headers). Another header names
 // headers to remove, which Envoy removes without configuration. Status 4xx refuses the request, with headers and a body
-// for the client (allowed_client_headers). Status 503 is an error to Envoy: status_on_error and failure_mode_allow
-// decide.
+// for the client (allowed_client_headers). For status 503, Envoy's status_on_error and failure_mode_allow decide.
 func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 	h := w.Header()
 	for _, one := range a.toClient {

@@ -66,9 +66,8 @@ func (m *Message) Reset() {
 	*m = Message{Request: authz.Request{Headers: texts.Clear(m.Request.Headers), Extensions: extensions}}
 }
 
-// Unmarshal reads a message, after new or Reset. The texts of the request are parts of the message. It returns an
-// error only for a malformed protobuf message. No content is an error, because a filter with failure_mode_allow allows
-// a request if the call fails.
+// Unmarshal reads a message, after new or Reset. The texts of the request are parts of the message. Only a malformed
+// message is an error, because a filter with failure_mode_allow allows a request if the call fails.
 func (m *Message) Unmarshal(msg string) error {
 	m.metadata.message = msg
 	return each(msg, checkAttributes, m.attributes)

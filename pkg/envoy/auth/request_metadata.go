@@ -2,8 +2,7 @@ package auth
 
 import "github.com/extauthz/extauthz/pkg/wire"
 
-// requestMetadata is the metadata_context of a CheckRequest. It keeps only the message, and reads in it what a policy
-// asks for.
+// requestMetadata is the metadata_context of a CheckRequest. It reads in the message what a policy asks for.
 type requestMetadata struct{ message string }
 
 // filters calls read with each entry of filter_metadata, the map from namespaces to google.protobuf.Struct.

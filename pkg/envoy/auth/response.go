@@ -120,8 +120,7 @@ func appendHeaders(b []byte, list uint64, headers []reply.Header) []byte {
 
 // actionOf returns what Envoy does if a header already exists. On a response of the upstream, it keeps the values of
 // the upstream and of Envoy's rate limit filter. A denial of that filter also passes there, and must not get the limits
-// of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which values are appended. The other
-// headers have one value.
+// of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which it appends values.
 func actionOf(list uint64, name string) corev3.HeaderValueOption_HeaderAppendAction {
 	switch {
 	case list != okResponseHeaders:

@@ -33,9 +33,8 @@ const (
 	codeOverLimit = 2
 )
 
-// AppendResponse appends the response to Envoy. Statuses are always present and in the order of the request, because
-// Envoy makes its own headers from them. The overall code is never UNKNOWN, for which Envoy would allow the request.
-// headers is memory for the headers.
+// AppendResponse appends the response to Envoy. It has all statuses in the order of the request, because Envoy makes
+// headers from them. Its code is never UNKNOWN, for which Envoy would allow the request. headers is memory.
 func (c *Codec) AppendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result, headers *reply.List) []byte {
 	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {

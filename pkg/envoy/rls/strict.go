@@ -12,8 +12,7 @@ import (
 // This file has what Codec.Strict changes in answers: reset times, headers and dynamic metadata are those of
 // envoyproxy/ratelimit. The limiter has its own setting for the decisions.
 
-// wait returns the reset time of a limit, in whole seconds. It is the end of the window in strict mode, also for a
-// denial that never ends.
+// wait returns the reset time of a limit in seconds: in strict mode the end of its window, even if a denial never ends.
 func (c *Codec) wait(a *ratelimit.Applied) int64 {
 	if c.Strict && a.Limit.Algorithm.Resets() {
 		return ratelimit.Seconds(a.Decision.ResetAfter)

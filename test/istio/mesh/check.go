@@ -66,17 +66,17 @@ func lines(err error) []string {
 // part is an object, or one patch of an EnvoyFilter.
 type part struct {
 	Object
-	patch int
-	name  string          // in errors
-	alone config.Config   // the object with this part only
-	rest  []config.Config // all objects without this part
+	patch *networking.EnvoyFilter_EnvoyConfigObjectPatch // nil for a whole object
+	name  string                                         // in errors
+	alone config.Config                                  // the object with this part only
+	rest  []config.Config                                // all objects without this part
 }
 
 func (m *Mesh) parts() (parts []part) {
 	for i, o := range m.Objects {
 		filter, ok := o.Spec.(*networking.EnvoyFilter)
 		if !ok || len(filter.ConfigPatches) == 0 {
-			parts = append(parts, part{o, 0, o.String(), o.Config, slices.Delete(m.configs(), i, i+1)})
+			parts = append(parts, part{o, nil, o.String(), o.Config, slices.Delete(m.configs(), i, i+1)})
 			continue
 		}
 		for k, patch := range filter.ConfigPatches {
@@ -86,7 +86,7 @@ func (m *Mesh) parts() (parts []part) {
 			others.ConfigPatches = slices.Delete(others.ConfigPatches, k, k+1)
 			rest[i] = without
 			name := fmt.Sprintf("%s: configPatches[%d] (%s)", o, k, patch.ApplyTo)
-			parts = append(parts, part{o, k, name, alone, rest})
+			parts = append(parts, part{o, patch, name, alone, rest})
 		}
 	}
 	return parts
@@ -114,11 +114,7 @@ func same(a, b Envoy) bool { return slices.EqualFunc(a.resources(), b.resources(
 
 // hint lists the existing names if a patch names a virtual host or a route that does not exist.
 func (p part) hint(envoys []Envoy) string {
-	filter, ok := p.Spec.(*networking.EnvoyFilter)
-	if !ok || len(filter.ConfigPatches) == 0 {
-		return ""
-	}
-	match := filter.ConfigPatches[p.patch].GetMatch()
+	match := p.patch.GetMatch()
 	vhost := match.GetRouteConfiguration().GetVhost()
 	if vhost.GetName() == "" {
 		return ""
