@@ -207,7 +207,7 @@ func (p *Plan) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != "h2" {
-		_ = conn.Close() // it is of no use
+		_ = conn.Close() // useless without HTTP/2
 		return nil, errors.New("the server does not offer HTTP/2 (ALPN h2)")
 	}
 	return conn, nil
