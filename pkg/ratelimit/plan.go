@@ -289,8 +289,8 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 
 // appendKey appends the key of the bucket of a limit.
 func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
-	entries := p.query.Descriptors[a.descriptor].Entries
-	return a.keyed.appendKey(key, p.rules.options.KeyPrefix, a.limit, entries, p.query.Refused)
+	return a.keyed.appendKey(
+		key, p.rules.options.KeyPrefix, a.limit, p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

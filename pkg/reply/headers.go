@@ -51,6 +51,9 @@ func Renamable() []string {
 
 // name returns the name of a header of Draft, X or Spring.
 func (h *Headers) name(usual string) string {
+	if len(h.Renamed) == 0 { // almost always
+		return usual
+	}
 	if renamed, ok := h.Renamed[usual]; ok {
 		return renamed
 	}
