@@ -1,5 +1,5 @@
--- The twin of calendar_window.go: fixed_window.lua with the times since the beginning of a window. In place of the
--- length of a window it gets the beginnings of four windows in a row.
+-- The twin of fixed_window.go for a Calendar: fixed_window.lua with the times since the beginning of a window. In place
+-- of the length of a window it gets the beginnings of four windows in a row.
 if merging then return engine(5, true) end -- fixed_window
 local pattern, judge, settle = engine(5)
 

@@ -2,12 +2,14 @@ package bucket
 
 import "fmt"
 
-// fixedWindow counts within windows aligned to the epoch. Count belongs to the window that contains Last.
+// fixedWindow counts within the windows of Limit.WindowAt. Count belongs to the window that contains Last.
 type fixedWindow struct{}
 
 func (fixedWindow) roll(l *Limit, s *State, x int64) {
-	if x != s.Last && x/l.Window != s.Last/l.Window {
-		s.Count = 0
+	if x != s.Last {
+		if begin, _ := l.WindowAt(x); s.Last < begin {
+			s.Count = 0
+		}
 	}
 	s.Last = x
 }
@@ -19,10 +21,9 @@ func (fixedWindow) charge(l *Limit, s *State, n int64) {
 }
 
 func (fixedWindow) refund(l *Limit, s *State, n, since int64) {
-	if since != 0 && since/l.Window != s.Last/l.Window {
-		return
+	if begin, end := l.WindowAt(s.Last); since == 0 || since >= begin && since < end {
+		s.Count = max(0, s.Count-n)
 	}
-	s.Count = max(0, s.Count-n)
 }
 
 func (fixedWindow) merge(_ *Limit, s, other *State) (grew bool) {
@@ -33,9 +34,12 @@ func (fixedWindow) merge(_ *Limit, s, other *State) (grew bool) {
 
 func (fixedWindow) used(_ *Limit, s *State) int64 { return s.Count }
 
-func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s.Last%l.Window }
+func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 {
+	_, end := l.WindowAt(s.Last)
+	return end - s.Last
+}
 
-func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.Window }
+func (w fixedWindow) drain(l *Limit, s *State) int64 { return w.wait(l, s, 0) }
 
 func (fixedWindow) sound(s *State, held int64) bool {
 	return held == 0 && s.Part == 0 && s.Count <= 2*MaxWindowRequests

@@ -84,7 +84,7 @@ var registry = [...]entry{
 	FixedWindow: {name: "fixed_window", letter: 'f', most: MaxWindowRequests, resets: true, engine: fixedWindow{}},
 	CalendarWindow: {
 		name: "fixed_window", twin: "calendar_window", letter: 'f', most: MaxWindowRequests, resets: true, calendar: true,
-		engine: calendarWindow{},
+		engine: fixedWindow{},
 	},
 }
 
