@@ -238,7 +238,7 @@ func (m *metrics) collectRules(to samples) {
 	limit := to.gauge("rule_limit",
 		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
 	window := to.gauge("rule_window_seconds", "Present window of an active limit in seconds.", "domain", "rule", "limit")
-	seen := make(map[[3]string]bool)
+	seen, now := make(map[[3]string]bool), time.Now().UnixMicro()
 	for _, rule := range active.Limits.All() {
 		for i := range rule.Limits {
 			l := &rule.Limits[i]
@@ -248,7 +248,7 @@ func (m *metrics) collectRules(to samples) {
 			}
 			seen[name] = true
 			limit(float64(l.Requests), name[:]...)
-			window(float64(l.Length(time.Now().UnixMicro()))/1e6, name[:]...)
+			window(float64(l.Length(now))/1e6, name[:]...)
 		}
 	}
 }

@@ -93,6 +93,7 @@ type ruleSource struct {
 	activate func(rules.Set)
 	log      *slog.Logger
 	lines    ratelimit.Gate // of changeLog
+	zoneData string         // its version when the process began to read it
 
 	mu       sync.Mutex
 	since    time.Time
@@ -118,7 +119,9 @@ func newLive(s *settings.Settings) *rules.Live {
 
 // newRuleSource activates the rules that were loaded, if there are any and they have no mistakes.
 func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate func(rules.Set)) *ruleSource {
-	r := &ruleSource{loadedRules: l, live: live, activate: activate, log: log.With(l.kind, l.name)}
+	r := &ruleSource{
+		loadedRules: l, live: live, activate: activate, log: log.With(l.kind, l.name), zoneData: zonedata.Version(),
+	}
 	switch {
 	case l.problems.HasErrors():
 		r.refuse(r.changeLog(l.first.Generation), l.problems)
@@ -210,7 +213,7 @@ func (r *ruleSource) from() string {
 // describe returns the active rules as attributes of the log, or why there are none.
 func (r *ruleSource) describe() []any {
 	if generation := r.live.Active().Set.Generation; generation != "" {
-		return []any{"rules", r.name, "generation", generation, "zone_data", zonedata.Version()}
+		return []any{"rules", r.name, "generation", generation, "zone_data", r.zoneData}
 	}
 	if r.problems.HasErrors() {
 		return []any{"rules", "none: the rules in " + r.name + " are refused"}
@@ -229,7 +232,7 @@ func (r *ruleSource) serve(response http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# no rules yet, from %s\n", r.from())
 	} else {
 		fmt.Fprintf(w, "%s# generation %s, from %s\n# zone data %s\n", rules.Dump(active), active.Set.Generation, r.from(),
-			zonedata.Version())
+			r.zoneData)
 	}
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())

@@ -208,8 +208,8 @@ func (v *valueCounters) each(f func(s Series, c *Counters)) {
 	}
 }
 
-// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others adds
-// requests only where no other limit applied.
+// Sum is what the limits of a rule have decided, in descriptors. A limit in shadow beside others adds requests only
+// where no other limit applied.
 type Sum struct{ Requests, Denied, ShadowDenied uint64 }
 
 // Sum adds up the counters of the rule, with those of any values of requests.
