@@ -85,6 +85,11 @@ func (l Limit) Check() error {
 		return fmt.Errorf("%d requests: want 0 or more", l.Requests)
 	case l.Requests > most:
 		return fmt.Errorf("%d requests cannot be counted exactly by %s: at most %d", l.Requests, l.Algorithm, most)
+	case registry[l.Algorithm].windowless:
+		if l.Window != 0 {
+			return fmt.Errorf("a window of %d µs for %s: want 0", l.Window, l.Algorithm)
+		}
+		return nil
 	case l.Window < 1:
 		return fmt.Errorf("a window of %d µs: want 1 or more", l.Window)
 	case l.Window > MaxWindow:

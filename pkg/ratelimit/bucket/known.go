@@ -104,10 +104,11 @@ func (s *State) Charge(l *Limit, now, n int64) {
 	registry[l.Algorithm].engine.charge(l, s, min(n, 2*l.Capacity()+1))
 }
 
-// Clone returns a copy with Grants of its own. Charges and refunds change the Grants of a state in place, so a copy by
-// assignment is only safe if neither the state nor the copy is charged. Nothing else changes Grants in place.
+// Clone returns a copy with Grants and Holds of its own. Charges and refunds change the Grants of a state in place, so
+// a copy by assignment is only safe if neither the state nor the copy is charged. Nothing else changes Grants in place.
+// Takes with a Hold change the Holds in place.
 func (s *State) Clone() State {
 	c := *s
-	c.Grants = slices.Clone(s.Grants)
+	c.Grants, c.Holds = slices.Clone(s.Grants), s.Holds.Clone()
 	return c
 }

@@ -22,6 +22,8 @@ const (
 	FixedWindow
 	// CalendarWindow is FixedWindow with the windows of a Calendar. Users choose it by that: it has no word of its own.
 	CalendarWindow
+	// Concurrency has at most Requests units held at once. Nothing else is counted in it: see Hold.
+	Concurrency
 )
 
 // SlidingWindow stands for SlidingWindowLog or SlidingWindowCounter, by the size of the limit: see For. Users choose
@@ -62,6 +64,8 @@ type entry struct {
 	most int64
 	// calendar is set if the windows are those of Limit.Calendar.
 	calendar bool
+	// windowless is set if Limit.Window is 0, and only holds are counted.
+	windowless bool
 	// twin is the Lua file of the engine in Redis; "" for that of the name.
 	twin string
 	// engine decides in Go.
@@ -86,15 +90,16 @@ var registry = [...]entry{
 		name: "fixed_window", twin: "calendar_window", letter: 'f', most: MaxWindowRequests, resets: true, calendar: true,
 		engine: fixedWindow{},
 	},
+	Concurrency: {name: "concurrency", letter: 'c', most: MaxRequests, windowless: true, engine: concurrency{}},
 }
 
-// Algorithms lists the algorithms that users can choose by name.
+// Algorithms lists the algorithms that count, by the names that users choose: all but Concurrency.
 var Algorithms = allAlgorithms()
 
 func allAlgorithms() []Algorithm {
 	list := make([]Algorithm, 0, len(registry)-1)
 	for a := Algorithm(1); a.known(); a++ {
-		if !registry[a].calendar {
+		if row := &registry[a]; !row.calendar && !row.windowless {
 			list = append(list, a)
 		}
 	}
@@ -126,6 +131,9 @@ func (a Algorithm) HasQueue() bool { return a.known() && registry[a].queue != ni
 // HasGrants reports whether a state of the algorithm has each charge at its time, in State.Grants.
 func (a Algorithm) HasGrants() bool { return a.known() && registry[a].hasGrants }
 
+// Windowless reports whether the algorithm counts only holds, so that its limits have no window.
+func (a Algorithm) Windowless() bool { return a.known() && registry[a].windowless }
+
 // Resets reports whether a window of the algorithm ends with all that was used in it, so that none of it counts in the
 // next one.
 func (a Algorithm) Resets() bool { return a.known() && registry[a].resets }
@@ -139,7 +147,7 @@ func (Algorithm) Words() []string {
 	for _, a := range Algorithms {
 		names = append(names, a.String())
 	}
-	return names
+	return append(names, Concurrency.String())
 }
 
 // OtherWord returns what to write for the name that other rate limiters give to an algorithm, "" for another word.
@@ -158,7 +166,7 @@ var ErrAlgorithm = fmt.Errorf("unknown algorithm: want one of %s", strings.Join(
 
 // UnmarshalText accepts the name of an algorithm, or of SlidingWindow, in any case.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for _, choice := range append([]Algorithm{SlidingWindow}, Algorithms...) {
+	for _, choice := range append([]Algorithm{SlidingWindow, Concurrency}, Algorithms...) {
 		if strings.EqualFold(string(text), choice.String()) {
 			*a = choice
 			return nil

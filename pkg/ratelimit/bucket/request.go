@@ -53,6 +53,8 @@ type Take struct {
 	// Lease is 0, or how many units of the bucket a store may charge in advance, to decide the next takes without the
 	// shared store: the lease of the rule. Only nearstore reads it.
 	Lease uint64
+	// Hold is nil for a limit without holds. Takes may share it: no decision changes it.
+	Hold *Hold
 }
 
 // Request is one or more takes that are decided together: either all enforced takes fit and all are charged, or none
@@ -92,6 +94,8 @@ type Decision struct {
 	// ChargedAt is the time of the bucket. For a token or leaky bucket that the request has charged, it may be later: when
 	// the bucket would have been empty without the charge. See Take.ChargedAt.
 	ChargedAt int64
+	// Held has the holds of the bucket, nil for a take without Take.Hold.
+	Held *Held
 }
 
 // Outcome is the decision on a request.
@@ -126,6 +130,8 @@ type Loaded struct {
 	State State
 	// Changed means that the decision changed State. The store must then keep it, or drop the bucket if State is empty.
 	Changed bool
+	// Full means that the store has no room for another hold. The store sets it: reserves then do not fit.
+	Full bool
 }
 
 // Add appends a take and returns its index in Takes. If there is already a take of the same bucket, Add merges the
@@ -147,6 +153,7 @@ func (r *Request) Add(t Take) int {
 	same.Need = max(same.Need, t.Need)
 	same.CountDenied = same.CountDenied || t.CountDenied
 	same.Lease = min(same.Lease, t.Lease)
+	same.Hold = same.Hold.with(t.Hold)
 	same.clamp()
 	return i
 }
@@ -168,6 +175,21 @@ func (t *Take) Capacity() int64 {
 func (t *Take) clamp() {
 	most := uint64(2*t.Limit.Capacity() + 1)
 	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, math.MaxInt64)
+	t.Hold = t.Hold.clamped(most)
+}
+
+// room returns how many units must be free for the take to fit.
+func (t *Take) room() int64 {
+	if t.Hold == nil {
+		return int64(max(t.Cost, t.Need))
+	}
+	reserved, _ := t.Hold.reserved()
+	return int64(min(max(t.Cost+reserved, t.Need), uint64(2*t.Limit.Capacity()+1)))
+}
+
+// alwaysFits reports whether the take only gives back or settles. need is its room.
+func (t *Take) alwaysFits(need int64) bool {
+	return need == 0 && (t.Refund > 0 || t.Hold != nil && len(t.Hold.Settles) > 0 && len(t.Hold.Reserves) == 0)
 }
 
 // fewTakes is how many takes are searched linearly, which allocates nothing. More would need quadratic time.
@@ -215,10 +237,19 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 		if units := t.Charged(d.Allowed, o.Allowed); units != 0 {
 			registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, units)
 			b.Changed = true
+			if t.Hold != nil {
+				d.Held.charged = true
+			}
+		}
+		if t.Hold != nil && d.Allowed && (o.Allowed || t.Role == Shadow) && t.Limit.Requests > 0 {
+			t.Hold.reserve(b, b.State.Last, d.Held)
 		}
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
+		}
+		if t.Hold != nil && t.Limit.Requests > 0 {
+			d.Held.keep(&b.State)
 		}
 	}
 	o.RetryAfter = w.retryAfter()
@@ -250,21 +281,49 @@ func fits(takes []Take, decisions []Decision) bool {
 	return quotas == 0 || over < quotas
 }
 
-// judge brings the bucket to the time now, gives back the refund and decides the take alone.
+// judge brings the bucket to the time now, gives back the refund, settles and decides the take alone.
 func (t *Take) judge(now int64, b *Loaded, d *Decision) {
-	need := int64(max(t.Cost, t.Need))
+	need := t.room()
+	b.Changed, d.Held = false, nil
+	if t.Hold != nil {
+		d.Held = new(Held)
+	}
 	if t.Limit.Requests == 0 { // a closed bucket neither reads nor writes, so a debt survives it
-		b.Changed = false
 		d.Allowed = need == 0
 		return
 	}
 	alg := registry[t.Limit.Algorithm].engine
-	b.Changed = b.State.at(&t.Limit, now)
-	if t.Refund > 0 && !b.State.Empty() {
+	x := b.State.anchor(now, &b.Changed)
+	if t.Hold != nil {
+		t.Hold.expire(&t.Limit, b, x, d.Held)
+		d.Held.unrolled = b.State
+	}
+	alg.roll(&t.Limit, &b.State, x)
+	if t.Refund > 0 && !b.State.unused() {
 		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
+		if t.Hold != nil {
+			d.Held.charged = true
+		}
 	}
-	d.Allowed = need == 0 && t.Refund > 0 || (t.AtOnce == 0 || need <= t.AtOnce) && alg.fits(&t.Limit, &b.State, need)
+	if t.Hold != nil {
+		t.Hold.settle(&t.Limit, b, d.Held)
+	}
+	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && !(b.Full && t.Hold.reserves())
+}
+
+// fits reports whether the take fits beside what is in the bucket. need is its room.
+func (t *Take) fits(s *State, need int64) bool {
+	if t.AtOnce > 0 && need > t.AtOnce {
+		return false
+	}
+	if t.Hold != nil {
+		if t.Hold.tooMany(s) {
+			return false
+		}
+		need = min(need+s.Holds.Units(), 2*t.Limit.Capacity()+1)
+	}
+	return registry[t.Limit.Algorithm].engine.fits(&t.Limit, s, need)
 }
 
 // Charged returns how many units a decision charges: all of the cost, or none. fits is the verdict on the take itself.
@@ -282,7 +341,7 @@ func (t *Take) Charged(fits, requestAllowed bool) int64 {
 // describe fills in the decision from a State that has been rolled to now. Allowed is already set.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt, d.ChargedAt = 0, 0, 0, 0, 0
-	if s.Empty() { // after a refund: an unused bucket has no time of its own
+	if s.unused() { // after a refund: an unused bucket has no time of its own
 		s.Last = now
 	}
 	if !d.Allowed {
@@ -300,13 +359,17 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	late := s.Last - now // the clock is this far behind the bucket
 	d.ChargedAt = s.Last
 	capacity := t.Capacity()
-	d.Remaining = max(0, capacity-alg.used(&t.Limit, s))
+	d.Remaining = max(0, capacity-alg.used(&t.Limit, s)-s.Holds.Units())
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
 	if d.Remaining < capacity {
-		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1+t.Limit.Capacity()-capacity)
+		d.NextIn = t.nextIn(late, s, d.Remaining+1+t.Limit.Capacity()-capacity)
 	}
-	if !s.Empty() {
+	if !s.unused() {
 		d.ExpireAt = now + d.ResetAfter
+	}
+	if t.Hold != nil {
+		d.Held.Units, d.Held.Number = s.Holds.Units(), s.Holds.Number()
+		d.ExpireAt = max(d.ExpireAt, s.Holds.Until())
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {
 		// The content before the charge. It is negative if the clock stood still meanwhile, or if the bucket was empty.
@@ -322,23 +385,36 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 }
 
+// nextIn returns the least wait until one more unit fits, of which n fit in an empty bucket.
+func (t *Take) nextIn(late int64, s *State, n int64) int64 {
+	if n += s.Holds.Units(); n > t.Limit.Capacity() { // the holds alone are in the way
+		return holdWait
+	}
+	return late + registry[t.Limit.Algorithm].engine.wait(&t.Limit, s, n)
+}
+
 // retryAfter returns the least wait from now after which the take fits its bucket as it is after the decision, or
-// Never. It does not repeat a refund. The State must have been rolled to now.
+// Never. It does not repeat a refund. When holds end is not known. The State must have been rolled to now.
 func (t *Take) retryAfter(now int64, s *State) int64 {
-	need := int64(max(t.Cost, t.Need))
+	need := t.room()
 	switch {
-	case need == 0 && t.Refund > 0:
+	case t.alwaysFits(need):
 		return 0
 	case need > t.Capacity():
 		return Never
 	case t.Limit.Requests == 0:
 		return 0
-	}
-	alg := registry[t.Limit.Algorithm].engine
-	if alg.fits(&t.Limit, s, need) {
+	case t.fits(s, need):
 		return 0
 	}
-	return s.Last - now + alg.wait(&t.Limit, s, need)
+	wait, alg := int64(0), registry[t.Limit.Algorithm].engine
+	if !alg.fits(&t.Limit, s, need) {
+		wait = s.Last - now + alg.wait(&t.Limit, s, need)
+	}
+	if s.Holds.Number() > 0 || t.Hold.tooMany(s) {
+		return max(wait, holdWait)
+	}
+	return wait
 }
 
 // waits collects the waits of a denied request: the longest of the enforced takes, the shortest of the quotas.

@@ -22,13 +22,18 @@ type State struct {
 	Rate int64
 	// Grants are the accepted requests, oldest first (log).
 	Grants []Grant
+	// Holds are the live holds, nil for none. A copy of the state shares them: see Clone.
+	Holds *Holds
 }
 
 // Grant is an accepted cost in the sliding window log. Requests accepted at the same time share one.
 type Grant struct{ At, Cost int64 }
 
 // Empty reports whether the bucket equals an unused one, so that its state need not be stored.
-func (s *State) Empty() bool { return s.Count == 0 && s.Part == 0 }
+func (s *State) Empty() bool { return s.unused() && s.Holds.Number() == 0 }
+
+// unused reports whether nothing is charged to the bucket.
+func (s *State) unused() bool { return s.Count == 0 && s.Part == 0 }
 
 // MaxClockStep is the largest step back of the clock, in µs, during which the bucket's time stands still. After a
 // larger step the bucket moves with the clock and keeps its usage, or it would deny until the old time.
@@ -66,22 +71,38 @@ type engine interface {
 	text(b []byte, s *State) []byte
 }
 
-// at brings the state to the time now. It reports whether a large step back of the clock moved the state.
+// at brings the state to the time now, without its holds. It reports whether a large step back of the clock moved it.
 func (s *State) at(l *Limit, now int64) (moved bool) {
+	x := s.anchor(now, &moved)
+	registry[l.Algorithm].engine.roll(l, s, x)
+	return moved
+}
+
+// anchor returns the time of the bucket at the time now, to which the state is then rolled. It sets moved if a large
+// step back of the clock moved the state.
+func (s *State) anchor(now int64, moved *bool) int64 {
 	back := s.Last - now
 	switch {
-	case s.Empty():
-		*s = State{Last: now}
-		return false
+	case s.unused():
+		*s = State{Last: now, Holds: s.Holds}
 	case back > MaxClockStep:
 		s.Grants = slices.Clone(s.Grants) // copies of the state may share them
 		for i := range s.Grants {
 			s.Grants[i].At -= back
 		}
-		s.Last, moved = now, true
+		s.Last, *moved = now, true
 	}
-	registry[l.Algorithm].engine.roll(l, s, max(s.Last, now))
-	return moved
+	return max(s.Last, now)
+}
+
+// chargeAt adds n units at a time, but not before the last charge.
+func (s *State) chargeAt(l *Limit, at, n int64) {
+	alg := registry[l.Algorithm].engine
+	if s.unused() {
+		s.Last = at
+	}
+	alg.roll(l, s, max(s.Last, at))
+	alg.charge(l, s, n)
 }
 
 // Remaining brings the state to the time now and returns the largest number of units that fit. A copy of the state may

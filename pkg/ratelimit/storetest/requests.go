@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,14 +14,16 @@ import (
 // buckets, with roles, peeks, refunds and changing limits. They are sent one by one or in batches.
 type walk struct {
 	ID      string
+	Kind    string // "holds" for a case of holds.jsonl
 	Buckets []walkBucket
 	Steps   []step
-	mixed   bool // it is one of requests.jsonl
+	mixed   bool // it is one of requests.jsonl or holds.jsonl
 }
 
 type walkBucket struct {
 	Algo     bucket.Algorithm
 	W        int64
+	Expiry   string           // "release" or "charge"
 	Calendar *bucket.Calendar `json:"-"`
 }
 
@@ -38,23 +41,26 @@ type step struct {
 type walkTake struct {
 	Bucket int `json:"b"`
 	// Requests and Burst need tags, because their keys differ from other keys only in case.
-	Requests int64       `json:"L"`
-	Burst    int64       `json:"B"`
-	Cost     uint64      `json:"c"`
-	Need     uint64      `json:"n"`
-	Refund   uint64      `json:"r"`
-	Counted  int         `json:"d"`
-	Role     bucket.Role `json:"o"`
+	Requests int64  `json:"L"`
+	Burst    int64  `json:"B"`
+	Cost     uint64 `json:"c"`
+	Need     uint64 `json:"n"`
+	// Refund is a number of units. In holds.jsonl, it is the list of reserves: see holdCosts.
+	Refund    json.RawMessage `json:"r"`
+	Settles   json.RawMessage `json:"s"`
+	TTL, Most int64
+	Counted   int         `json:"d"`
+	Role      bucket.Role `json:"o"`
 	// Queue is the units that may wait before the take, nil if none can wait.
 	Queue *int64 `json:"q"`
 }
 
-// result is the result of one take: its verdict, remaining, retry after, reset after, next in, expire at and delay. A
-// wanted reset after, next in, expire at or delay of notCompared matches any.
-type result [7]int64
+// result is the result of one take: its verdict, remaining, retry after, reset after, next in, expire at and delay, and
+// the units and number of live holds. A wanted reset after, next in, expire at or delay of notCompared matches any.
+type result [9]int64
 
 const (
-	resetAfterIndex, nextInIndex, expireAtIndex, delayIndex = 3, 4, 5, 6
+	resetAfterIndex, nextInIndex, expireAtIndex, delayIndex, unitsIndex, numberIndex = 3, 4, 5, 6, 7, 8
 
 	notCompared = -1
 )
@@ -106,12 +112,22 @@ func (w walk) request(t *testing.T, s step, run string) bucket.Request {
 	for _, v := range s.Takes {
 		b := w.Buckets[v.Bucket]
 		limit := bucket.Limit{Algorithm: b.Algo, Requests: v.Requests, Window: b.W, Burst: v.Burst, Calendar: b.Calendar}
-		if err := limit.Check(); err != nil {
+		if err := limit.Check(); err != nil && w.Kind != "holds" { // its logs may be larger than those of a rule
 			t.Fatalf("the vectors have an invalid limit: %v", err)
 		}
 		take := bucket.Take{
 			Key: fmt.Sprintf("%s/%s/%d", run, w.ID, v.Bucket), Limit: limit,
-			Cost: v.Cost, Need: v.Need, Refund: v.Refund, CountDenied: v.Counted == 1, Role: v.Role,
+			Cost: v.Cost, Need: v.Need, CountDenied: v.Counted == 1, Role: v.Role,
+		}
+		if w.Kind == "holds" {
+			take.Hold = &bucket.Hold{
+				TTL: v.TTL, Most: v.Most, Release: b.Expiry == "release",
+				Reserves: holdCosts(t, v.Refund), Settles: holdCosts(t, v.Settles),
+			}
+		} else if v.Refund != nil {
+			if err := json.Unmarshal(v.Refund, &take.Refund); err != nil {
+				t.Fatalf("a refund of %s: %v", v.Refund, err)
+			}
 		}
 		if v.Queue != nil {
 			take.Queue(*v.Queue)
@@ -119,6 +135,24 @@ func (w walk) request(t *testing.T, s step, run string) bucket.Request {
 		r.Add(take)
 	}
 	return r
+}
+
+// holdCosts reads a list of [id, cost]. Of one id, the costs add up.
+func holdCosts(t *testing.T, list json.RawMessage) (costs []bucket.HoldCost) {
+	t.Helper()
+	var all [][2]uint64
+	if list == nil {
+		return nil
+	}
+	if err := json.Unmarshal(list, &all); err != nil {
+		t.Fatalf("costs of holds %s: %v", list, err)
+	}
+	for _, c := range all {
+		cost := bucket.HoldCost{Cost: c[1]}
+		binary.LittleEndian.PutUint64(cost.ID[:], c[0])
+		costs = append(costs, cost)
+	}
+	return costs
 }
 
 func (s step) compare(t *testing.T, step int, o bucket.Outcome) {
@@ -130,6 +164,9 @@ func (s step) compare(t *testing.T, step int, o bucket.Outcome) {
 	for i, d := range o.Decisions {
 		got[i] = result{
 			verdict(d.Allowed), d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay,
+		}
+		if d.Held != nil {
+			got[i][unitsIndex], got[i][numberIndex] = d.Held.Units, d.Held.Number
 		}
 		for _, k := range [...]int{resetAfterIndex, nextInIndex, expireAtIndex, delayIndex} {
 			if i < len(s.Res) && s.Res[i][k] == notCompared {

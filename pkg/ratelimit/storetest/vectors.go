@@ -77,7 +77,7 @@ func (c calendarCase) walk() (walk, error) {
 		if !s.OK {
 			s.RA = end - at
 		}
-		r := result{verdict(s.OK), 0, s.RA, end - at, end - at, end, 0}
+		r := result{verdict(s.OK), 0, s.RA, end - at, end - at, end}
 		if at == c.End {
 			r[resetAfterIndex], r[nextInIndex], r[expireAtIndex] = notCompared, notCompared, notCompared
 		}
@@ -182,6 +182,15 @@ func parseWalk(line []byte) (walk, error) {
 	var w walk
 	if err := json.Unmarshal(line, &w); err != nil || len(w.Steps) > 0 && w.Steps[0].Takes != nil {
 		w.mixed = true
+		if w.Kind == "holds" { // the results of its steps end with the units and number of live holds
+			for _, s := range w.Steps {
+				for i, r := range s.Res {
+					r[unitsIndex], r[numberIndex] = r[expireAtIndex], r[delayIndex]
+					r[expireAtIndex], r[delayIndex] = notCompared, notCompared
+					s.Res[i] = r
+				}
+			}
+		}
 		return w, err
 	}
 	var c calendarCase

@@ -1,0 +1,179 @@
+package bucket
+
+import (
+	"math"
+	"slices"
+)
+
+// Hold is what a take of a limit with holds asks of them, and how long they live. A hold is a number of units that are
+// set aside in a bucket under an id. It ends when it is settled with the real cost, or when it expires. The units of
+// all live holds count as used. The terms of a limit are equal in all its takes.
+type Hold struct {
+	// TTL is the longest time that a hold lives, in µs. A hold that would live longer, by an earlier TTL or another
+	// clock, is cut to it.
+	TTL int64
+	// Most is the most live holds of a bucket.
+	Most int64
+	// Release drops the units of a hold that expires. Without it, they are charged at that time.
+	Release bool
+	// Reserves become holds if the request is allowed; those of a shadow take if the take fits. A cost of 0 holds nothing.
+	Reserves []HoldCost
+	// Settles end holds and charge their cost in any case, also if the request is denied.
+	Settles []HoldCost
+}
+
+// HoldID is the id of holds. Several live holds may have one.
+type HoldID [16]byte
+
+// HoldCost is a number of units under an id.
+type HoldCost struct {
+	ID   HoldID
+	Cost uint64
+	// Expires is when a live hold expires, in µs since 1970. In Hold.Settles, 0 stands for the hold of the ID that expires
+	// first. Any other time is that of a hold that is undone: this hold alone is removed, and nothing is charged.
+	Expires int64
+}
+
+// Held is what a decision tells of the holds of its bucket.
+type Held struct {
+	// Units and Number are those of all live holds after the decision.
+	Units, Number int64
+	// Until is when the holds expire that the take has reserved, in µs since 1970; 0 if it has reserved none.
+	Until int64
+	// Settled is how many of the settlements of the take have ended a hold, Unknown how many have found none, and Expired
+	// how many holds had expired before.
+	Settled, Unknown, Expired int
+
+	// unrolled is the bucket at the time of its last charge. It is what the store keeps if nothing is charged at the time
+	// of the decision: a hold that begins or ends moves no bucket to another time.
+	unrolled State
+	charged  bool // something is charged or given back at the time of the decision
+}
+
+// holdWait is the wait of a take that only holds deny, in µs. When they end is not known.
+const holdWait = 1_000_000
+
+// reserved returns the sum of the reserves, and how many of them hold something.
+func (h *Hold) reserved() (units uint64, number int64) {
+	if h == nil {
+		return 0, 0
+	}
+	for i := range h.Reserves {
+		if cost := h.Reserves[i].Cost; cost > 0 {
+			units, number = min(units+cost, math.MaxInt64), number+1
+		}
+	}
+	return units, number
+}
+
+// reserves reports whether the take asks for a hold.
+func (h *Hold) reserves() bool {
+	_, number := h.reserved()
+	return number > 0
+}
+
+// tooMany reports whether the bucket would have more live holds than the most.
+func (h *Hold) tooMany(s *State) bool {
+	_, more := h.reserved()
+	return more > 0 && s.Holds.Number()+more > h.Most
+}
+
+// with returns the hold of two takes of one bucket: the settlements of one id are one, with the sum of their costs.
+func (h *Hold) with(other *Hold) *Hold {
+	if h == nil || other == nil {
+		if h == nil {
+			return other
+		}
+		return h
+	}
+	both := *h
+	both.Reserves = slices.Concat(h.Reserves, other.Reserves)
+	both.Settles = slices.Clone(h.Settles)
+	for _, s := range other.Settles {
+		same := func(m HoldCost) bool { return m.ID == s.ID && m.Expires == s.Expires }
+		if i := slices.IndexFunc(both.Settles, same); i >= 0 && s.Expires == 0 {
+			both.Settles[i].Cost += min(s.Cost, math.MaxUint64-both.Settles[i].Cost)
+		} else {
+			both.Settles = append(both.Settles, s)
+		}
+	}
+	return &both
+}
+
+// clamped returns the hold with costs of at most that many units. It does not change h, which takes may share.
+func (h *Hold) clamped(most uint64) *Hold {
+	above := func(c HoldCost) bool { return c.Cost > most }
+	if h == nil || !slices.ContainsFunc(h.Reserves, above) && !slices.ContainsFunc(h.Settles, above) {
+		return h
+	}
+	c := *h
+	c.Reserves, c.Settles = slices.Clone(h.Reserves), slices.Clone(h.Settles)
+	for _, costs := range [][]HoldCost{c.Reserves, c.Settles} {
+		for i := range costs {
+			costs[i].Cost = min(costs[i].Cost, most)
+		}
+	}
+	return &c
+}
+
+// expire ends the holds that have expired at the time x of the bucket, and cuts the others to the TTL. It charges the
+// units of each at the time at which it expired, but not before the last charge.
+func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
+	holds := b.State.Holds
+	if holds.Number() == 0 {
+		return
+	}
+	b.Changed = holds.cut(x+h.TTL) || b.Changed
+	for {
+		c, ok := holds.expired(x)
+		if !ok {
+			return
+		}
+		b.Changed, d.Expired = true, d.Expired+1
+		if !h.Release {
+			b.State.chargeAt(l, c.Expires, int64(min(c.Cost, uint64(2*l.Capacity()+1))))
+		}
+	}
+}
+
+// settle carries out the settlements of a take, whose bucket has been rolled to its time.
+func (h *Hold) settle(l *Limit, b *Loaded, d *Held) {
+	for i := range h.Settles {
+		c := &h.Settles[i]
+		switch found := b.State.Holds.remove(c.ID, c.Expires); {
+		case found:
+			b.Changed = true
+			d.Settled++
+		case c.Expires == 0:
+			d.Unknown++
+		}
+		if c.Expires == 0 && c.Cost > 0 {
+			registry[l.Algorithm].engine.charge(l, &b.State, int64(c.Cost))
+			b.Changed, d.charged = true, true
+		}
+	}
+}
+
+// reserve adds the reserves of a take that fits, at the time x of the bucket.
+func (h *Hold) reserve(b *Loaded, x int64, d *Held) {
+	for _, c := range h.Reserves {
+		if c.Cost == 0 {
+			continue
+		}
+		if b.State.Holds == nil {
+			b.State.Holds = new(Holds)
+		}
+		c.Expires = x + h.TTL
+		b.State.Holds.Add(c)
+		b.Changed, d.Until = true, c.Expires
+	}
+}
+
+// keep makes the state what the store keeps.
+func (d *Held) keep(s *State) {
+	if !d.charged {
+		d.unrolled.Holds = s.Holds
+		*s = d.unrolled
+	}
+	d.unrolled = State{}
+}
