@@ -259,7 +259,7 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 func (r *Request) DecideDry(now int64, loaded []Loaded, o *Outcome) {
 	o.Seen = o.Seen[:0]
 	for i := range loaded {
-		o.Seen = append(o.Seen, Seen{State: loaded[i].State, Reply: Reply{Clock: now}})
+		o.Seen = append(o.Seen, Seen{State: loaded[i].State.Clone(), Reply: Reply{Clock: now}})
 	}
 	r.DecideSeen(now, o)
 }
