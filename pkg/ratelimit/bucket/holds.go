@@ -48,6 +48,20 @@ const (
 	longestIndexed = 1<<16 - 2
 )
 
+// HoldsOf returns the holds of a list as that of Live. ok is false if no bucket can have them.
+func HoldsOf(list []HoldCost) (h *Holds, ok bool) {
+	h = new(Holds)
+	for last, units := int64(1), uint64(0); len(list) > 0; list = list[1:] {
+		c := list[0]
+		if c.Cost < 1 || c.Cost > MaxWindowRequests-units || c.Expires < last {
+			return nil, false
+		}
+		last, units = c.Expires, units+c.Cost
+		h.Add(c)
+	}
+	return h, true
+}
+
 // Units returns the sum of the costs of all live holds.
 func (h *Holds) Units() int64 {
 	if h == nil {
