@@ -234,7 +234,11 @@ func (s *Store) keep(
 				sh.SetExtra(slot, extra{key: strings.Clone(t.Key)})
 			}
 		}
-		sh.Set(slot, &t.Limit, state, expires)
+		limit := &t.Limit
+		if state.Rate != 0 && state.Rate != limit.Requests { // only holds have changed, not the debt of another limit
+			limit = sh.Limit(slot)
+		}
+		sh.Set(slot, limit, state, expires)
 		if t.Hold != nil {
 			keepHolds(sh, slot, state.Holds)
 		}
