@@ -25,7 +25,7 @@ func specPaths(at string) []string {
 
 // checkLimit reports mistakes in a limit. keys are the keys of the entries that lead to it.
 func (c *checker) checkLimit(l *Limit, at string, keys []string) {
-	if l.Unit == descriptors.UnknownUnit {
+	if l.Unit == descriptors.UnknownUnit && !l.Algorithm.Windowless() {
 		c.Key(at, at+".unit").Fail("a rate limit without `unit`",
 			"add `unit: second` (or minute, hour, day, week, month, year)")
 	}
@@ -39,12 +39,13 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	}
 	c.checkName(l.Name, at+".name")
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
-	c.checkProblem(l.Problem, at+".problem")
+	c.checkProblem(l, at+".problem")
 	if l.Status != 0 && (l.Status < 400 || l.Status > 599) {
 		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status),
 			"want a status from 400 to 599, such as 403")
 	}
 	l.Headers.Check(&c.Mistakes, at+".headers", c.sent)
+	c.checkHold(l, at)
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
 	c.checkAtLeast(l.Burst, 1, at+".burst")
 	if l.Requests != nil {
@@ -64,12 +65,15 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 			"delete `algorithm` and `unit_multiplier`, count days instead of months, or unset USE_CALENDAR_MONTH_RATE_LIMIT")
 		return
 	}
-	limit, err := spec.Bucket()
+	limit, err := spec.ofRule()
 	if err != nil {
 		c.failSpec(l, spec, at, err)
 		return
 	}
 	c.warnCosts(l, spec, at)
+	if l.Hold != nil { // checkHold reports the keys that follow
+		return
+	}
 	c.checkOverride(l.Override, spec, at)
 	c.checkMaxDelay(l.MaxDelay, limit, at)
 	c.checkLease(l, limit, at)
@@ -144,7 +148,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 	case "requests_per_unit":
 		hint := "for no limit at all write `unlimited: true` and nothing else"
 		switch {
-		case spec.Requests > bucket.MaxWindowRequests:
+		case spec.Requests > bucket.MaxWindowRequests, spec.Algorithm.Windowless():
 		case spec.Requests > bucket.MaxRequests:
 			hint = fmt.Sprintf("`algorithm: fixed_window` counts up to %d", bucket.FixedWindow.Most())
 		case spec.Algorithm == bucket.SlidingWindowLog:
@@ -295,9 +299,13 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 func inWords(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
 
 // checkProblem reports an empty template, and one with unknown placeholders.
-func (c *checker) checkProblem(p *ProblemDetail, at string) {
+func (c *checker) checkProblem(l *Limit, at string) {
+	p, known, want := l.Problem, []string{"retry_after", "limit", "policy"}, "want {retry_after}, {limit} or {policy}"
 	if p == nil {
 		return
+	}
+	if !l.Algorithm.Windowless() {
+		known, want = append(known, "window"), "want {retry_after}, {limit}, {window} or {policy}"
 	}
 	if *p == (ProblemDetail{}) {
 		c.Key(at).Fail("`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
@@ -307,7 +315,6 @@ func (c *checker) checkProblem(p *ProblemDetail, at string) {
 			"want one as RFC 9457 has it, such as https://shop.example/problems/too-many")
 	}
 	for _, text := range []struct{ name, said string }{{"title", p.Title}, {"detail", p.Detail}} {
-		checkPlaceholders(c.At(at+"."+text.name), text.said, []string{"retry_after", "limit", "window", "policy"},
-			"want {retry_after}, {limit}, {window} or {policy}")
+		checkPlaceholders(c.At(at+"."+text.name), text.said, known, want)
 	}
 }
