@@ -39,7 +39,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	}
 	c.checkName(l.Name, at+".name")
 	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
-	c.checkProblem(l, at+".problem")
+	c.checkProblem(l.Problem, at+".problem")
 	if l.Status != 0 && (l.Status < 400 || l.Status > 599) {
 		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status),
 			"want a status from 400 to 599, such as 403")
@@ -299,13 +299,9 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 func inWords(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
 
 // checkProblem reports an empty template, and one with unknown placeholders.
-func (c *checker) checkProblem(l *Limit, at string) {
-	p, known, want := l.Problem, []string{"retry_after", "limit", "policy"}, "want {retry_after}, {limit} or {policy}"
+func (c *checker) checkProblem(p *ProblemDetail, at string) {
 	if p == nil {
 		return
-	}
-	if !l.Algorithm.Windowless() {
-		known, want = append(known, "window"), "want {retry_after}, {limit}, {window} or {policy}"
 	}
 	if *p == (ProblemDetail{}) {
 		c.Key(at).Fail("`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
@@ -315,6 +311,7 @@ func (c *checker) checkProblem(l *Limit, at string) {
 			"want one as RFC 9457 has it, such as https://shop.example/problems/too-many")
 	}
 	for _, text := range []struct{ name, said string }{{"title", p.Title}, {"detail", p.Detail}} {
-		checkPlaceholders(c.At(at+"."+text.name), text.said, known, want)
+		checkPlaceholders(c.At(at+"."+text.name), text.said, []string{"retry_after", "limit", "window", "policy"},
+			"want {retry_after}, {limit}, {window} or {policy}")
 	}
 }

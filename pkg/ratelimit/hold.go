@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -122,6 +123,10 @@ func (c *checker) checkConcurrency(l *Limit, at string) {
 		c.At(at+".hold.expiry", at+".algorithm").Fail("`expiry: charge` has no meaning for concurrency",
 			"nothing is charged, so that expiry always releases: delete `expiry`")
 	}
+	if p := l.Problem; p != nil && strings.Contains(p.Title+p.Detail, "{window}") {
+		c.At(at+".problem", at+".problem.title", at+".problem.detail", at+".algorithm").Fail(
+			"`{window}` has no meaning for concurrency", "write {retry_after}, {limit} or {policy}")
+	}
 	if l.CountDenied != nil {
 		c.Key(at+".count_denied", at+".algorithm").Warn("`count_denied` has no effect for concurrency",
 			"a denied request holds nothing: delete `count_denied`")
@@ -217,7 +222,7 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 		}
 		one.hold.Reserves = one.cost[:]
 	}
-	one.cost[0], a.hold = cost, &one.hold
+	one.cost[0], a.hold, a.asked = cost, &one.hold, cost.Cost
 	return t
 }
 

@@ -68,14 +68,17 @@ func (r *Rules) missOfHold(
 		return ""
 	}
 	key := suggest.Quoted(entries[at].Key)
-	if at < len(entries)-1 {
+	switch {
+	case at < len(entries)-1:
 		return key + " is not the last entry: it asks for a hold only there"
+	case at == 0:
+		return "no entry precedes " + key
 	}
 	rule, _ := find(root, entries[:at])
 	if rule == nil {
 		return r.Miss(domain, entries[:at], show)
 	}
-	return "the rule " + rule.Node.describe() + " has no `hold`, so " + key + " is matched like any other entry"
+	return "the rule " + rule.Node.describe() + " has no `hold`, so " + key + " is matched like any other entry, and no rule matches it"
 }
 
 // Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing

@@ -60,8 +60,9 @@ type appliedLimit struct {
 	uncharged bool
 	// cached is how long the local cache denies the limit, in µs. Without a take, the store does not see it.
 	cached int64
-	// hold is that of the take if the descriptor asks for a hold or settles one, else nil.
-	hold *bucket.Hold
+	// hold is that of the take if the descriptor asks for a hold or settles one, else nil. asked is the cost.
+	hold  *bucket.Hold
+	asked uint64
 	// keyed is the rule that names the bucket; nil for a limit of the request that has a bucket of its own.
 	keyed *Rule
 }

@@ -237,7 +237,7 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		t := &takes[a.take]
 		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
 		if a.hold != nil {
-			applied.Hold, applied.Cost = a.hold, slices.Concat(a.hold.Reserves, a.hold.Settles)[0].Cost
+			applied.Hold, applied.Cost = a.hold, min(a.asked, uint64(2*a.limit.Capacity()+1))
 		}
 		if p.limiter.dry {
 			applied.Bucket = bucketOf(t, o, a.take, a.descriptor)
