@@ -127,6 +127,7 @@ func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
 	for {
 		c, ok := holds.expired(x)
 		if !ok {
+			holds.tidy()
 			return
 		}
 		b.Changed, d.Expired = true, d.Expired+1
@@ -165,6 +166,7 @@ func (h *Hold) reserve(b *Loaded, x int64, d *Held) {
 		}
 		c.Expires = x + h.TTL
 		b.State.Holds.Add(c)
+		b.State.Holds.Release = h.Release
 		b.Changed, d.Until = true, c.Expires
 	}
 }

@@ -3,26 +3,35 @@ package bucket
 import (
 	"hash/maphash"
 	"slices"
+	"sort"
 )
 
 // Holds are the live holds of a bucket. The nil pointer and the zero value have none. A hold takes at most 64 bytes,
-// with its place in the index.
+// with its place in the index, beside the 64 bytes of Holds.
 type Holds struct {
-	// list has the holds, the first to expire first. A hold that was removed stays until the next rebuild, with gone as
-	// its Expires.
+	// list has the holds, the first to expire first; of equal ones, the one that was added first. In a long list, a hold
+	// that has ended stays until the next rebuild, with a cost of 0.
 	list []HoldCost
-	live int
+	// long is nil for a short list.
+	long *longHolds
+	// Others are holds of which only this is known.
+	Others SomeHolds
+	// Release is Hold.Release of the last reserve, for a store that ends holds which no request meets.
+	Release bool
+}
+
+// longHolds is what a list of many holds needs to be fast.
+type longHolds struct {
+	// units is the sum of the costs of the live holds, and live their number.
+	units int64
+	live  int
 	// first is the place of the first hold that may be live.
 	first int
-	// units is the sum of the costs of the live ones.
-	units int64
 	// index is a hash table of the last place of each id in the list, plus 1; 0 for none. next has the next place of the
-	// same id for each place, and for the last one the first. Both are empty while the list is short.
+	// same id for each place, and for the last one the first that may be live.
 	index, next []uint16
 	// seed is that of the hash: a client may know how its ids are made.
 	seed maphash.Seed
-	// Others are holds of which only this is known.
-	Others SomeHolds
 }
 
 // SomeHolds is a sum of holds whose ids are not known: a shared store shows only it.
@@ -33,19 +42,39 @@ type SomeHolds struct {
 }
 
 const (
-	gone = -1
 	// shortList is how many holds are searched without an index.
 	shortList = 16
 	// longestIndexed is the longest list whose places an index can have.
 	longestIndexed = 1<<16 - 2
 )
 
+// HoldsOf returns the holds of a list as that of Live. ok is false if no bucket can have them.
+func HoldsOf(list []HoldCost) (h *Holds, ok bool) {
+	h = new(Holds)
+	for last, units := int64(1), uint64(0); len(list) > 0; list = list[1:] {
+		c := list[0]
+		if c.Cost < 1 || c.Cost > MaxWindowRequests-units || c.Expires < last {
+			return nil, false
+		}
+		last, units = c.Expires, units+c.Cost
+		h.Add(c)
+	}
+	return h, true
+}
+
 // Units returns the sum of the costs of all live holds.
 func (h *Holds) Units() int64 {
 	if h == nil {
 		return 0
 	}
-	return h.units + h.Others.Units
+	units := h.Others.Units
+	if h.long != nil {
+		return units + h.long.units
+	}
+	for i := range h.list {
+		units += int64(h.list[i].Cost)
+	}
+	return units
 }
 
 // Number returns the number of live holds.
@@ -53,7 +82,15 @@ func (h *Holds) Number() int64 {
 	if h == nil {
 		return 0
 	}
-	return int64(h.live) + h.Others.Number
+	return int64(h.live()) + h.Others.Number
+}
+
+// live returns the number of live holds whose ids are known.
+func (h *Holds) live() int {
+	if h.long != nil {
+		return h.long.live
+	}
+	return len(h.list)
 }
 
 // Until returns the latest time at which a live hold expires, 0 without any.
@@ -62,7 +99,7 @@ func (h *Holds) Until() int64 {
 		return 0
 	}
 	for i := len(h.list) - 1; i >= 0; i-- {
-		if h.list[i].Expires != gone {
+		if h.list[i].Cost > 0 {
 			return max(h.list[i].Expires, h.Others.Until)
 		}
 	}
@@ -74,7 +111,17 @@ func (h *Holds) Live() []HoldCost {
 	if h == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(h.list[h.first:]), func(c HoldCost) bool { return c.Expires == gone })
+	return appendLive(make([]HoldCost, 0, h.live()), h.list)
+}
+
+// appendLive appends the live holds of a list.
+func appendLive(live, list []HoldCost) []HoldCost {
+	for i := range list {
+		if list[i].Cost > 0 {
+			live = append(live, list[i])
+		}
+	}
+	return live
 }
 
 // Clone returns a copy that shares nothing with h.
@@ -83,28 +130,35 @@ func (h *Holds) Clone() *Holds {
 		return nil
 	}
 	c := *h
-	c.list, c.index, c.next = slices.Clone(h.list), slices.Clone(h.index), slices.Clone(h.next)
+	c.list = slices.Clone(h.list)
+	if h.long != nil {
+		long := *h.long
+		long.index, long.next = slices.Clone(long.index), slices.Clone(long.next)
+		c.long = &long
+	}
 	return &c
 }
 
-// Add adds a hold. One that expires last, as a new one does, is added in constant time.
+// Add adds a hold with a cost above 0. One that expires last, as a new one does, is added in constant time.
 func (h *Holds) Add(c HoldCost) {
 	if len(h.list) == cap(h.list) {
 		h.rebuild(1)
 	}
-	h.live++
-	h.units += int64(c.Cost)
 	at := len(h.list)
-	for at > h.first && (h.list[at-1].Expires > c.Expires || h.list[at-1].Expires == gone) {
+	for at > 0 && h.list[at-1].Expires > c.Expires {
 		at--
 	}
-	if at < len(h.list) && slices.ContainsFunc(h.list[at:], func(c HoldCost) bool { return c.Expires != gone }) {
-		h.list = slices.Insert(h.list, at, c)
-		h.rebuild(0)
+	h.list = slices.Insert(h.list, at, c)
+	if h.long == nil {
 		return
 	}
-	h.list = append(h.list, c)
-	h.enter(len(h.list) - 1)
+	h.long.live++
+	h.long.units += int64(c.Cost)
+	if at < len(h.list)-1 {
+		h.rebuild(0)
+	} else {
+		h.enter(at)
+	}
 }
 
 // remove removes the hold of an id that expires first, or at a time if that is not 0. It reports whether there is one.
@@ -114,102 +168,123 @@ func (h *Holds) remove(id HoldID, expires int64) bool {
 		return false
 	}
 	h.end(at)
-	if dead := len(h.list) - h.live; dead > h.live/4+shortList {
-		h.rebuild(0)
-	}
+	h.tidy()
 	return true
 }
 
 // end ends the live hold at a place.
 func (h *Holds) end(at int) {
-	h.units -= int64(h.list[at].Cost)
-	h.list[at].Expires = gone
-	h.live--
+	if h.long == nil {
+		h.list = slices.Delete(h.list, at, at+1)
+		return
+	}
+	h.long.units -= int64(h.list[at].Cost)
+	h.long.live--
+	h.list[at].Cost = 0
 }
 
-// find returns the place of a hold, -1 for none.
+// tidy gives memory back if many holds have ended.
+func (h *Holds) tidy() {
+	if h.long != nil && len(h.list)-h.long.live > h.long.live/4+shortList {
+		h.rebuild(0)
+	}
+}
+
+// find returns the place of a live hold, -1 for none: that of the id which expires first, or at a time if that is not 0.
 func (h *Holds) find(id HoldID, expires int64) int {
 	if h == nil {
 		return -1
 	}
-	is := func(at int) bool {
-		c := &h.list[at]
-		return c.ID == id && c.Expires != gone && (expires == 0 || c.Expires == expires)
-	}
-	if len(h.index) == 0 {
-		for at := h.first; at < len(h.list); at++ {
-			if is(at) {
-				return at
-			}
-		}
-		return -1
-	}
-	last := int(*h.slot(id)) - 1
-	if last < 0 {
-		return -1
-	}
-	for {
-		at := int(h.next[last])
-		switch {
-		case is(at):
-			return at
-		case at == last:
+	if expires == 0 && h.long != nil && len(h.long.index) > 0 {
+		last := int(*h.slot(id)) - 1
+		if last < 0 {
 			return -1
-		case h.list[at].Expires == gone: // the first of its id, so it is not needed any more
-			h.next[last] = h.next[at]
-			continue
 		}
-		for before := at; before != last; before = at { // a hold that is undone may be any of its id
-			if at = int(h.next[before]); is(at) {
-				return at
-			}
+		at := int(h.long.next[last])
+		for at != last && h.list[at].Cost == 0 {
+			at = int(h.long.next[at])
 		}
-		return -1
+		h.long.next[last] = uint16(at) // those before it are not needed any more
+		if h.list[at].Cost == 0 {
+			return -1
+		}
+		return at
 	}
+	at := 0
+	if expires != 0 {
+		at = sort.Search(len(h.list), func(i int) bool { return h.list[i].Expires >= expires })
+	}
+	for ; at < len(h.list) && (expires == 0 || h.list[at].Expires == expires); at++ {
+		if h.list[at].ID == id && h.list[at].Cost > 0 {
+			return at
+		}
+	}
+	return -1
 }
 
 // slot returns the slot of an id in the index.
 func (h *Holds) slot(id HoldID) *uint16 {
-	mask := uint64(len(h.index) - 1)
-	for i := maphash.Bytes(h.seed, id[:]) & mask; ; i = (i + 1) & mask {
-		if place := h.index[i]; place == 0 || h.list[place-1].ID == id {
-			return &h.index[i]
+	index := h.long.index
+	mask := uint64(len(index) - 1)
+	for i := maphash.Bytes(h.long.seed, id[:]) & mask; ; i = (i + 1) & mask {
+		if place := index[i]; place == 0 || h.list[place-1].ID == id {
+			return &index[i]
 		}
 	}
 }
 
-// enter enters the hold at the end of the list into the index.
+// enter enters the hold at a place behind all others into the index.
 func (h *Holds) enter(at int) {
-	if len(h.index) == 0 {
+	l := h.long
+	if len(l.index) == 0 {
 		return
 	}
 	slot := h.slot(h.list[at].ID)
-	h.next = append(h.next, uint16(at))
+	l.next = append(l.next, uint16(at))
 	if last := int(*slot) - 1; last >= 0 {
-		h.next[at], h.next[last] = h.next[last], uint16(at)
+		l.next[at], l.next[last] = l.next[last], uint16(at)
 	}
 	*slot = uint16(at + 1)
 }
 
-// rebuild drops the holds that were removed, and makes room for that many more and a quarter of all.
+// rebuild drops the holds that have ended, and makes room for that many more and a quarter of all.
 func (h *Holds) rebuild(more int) {
-	room := h.live + more
+	live, units := h.live(), h.Units()-h.Others.Units
+	room := live + more
 	room += room / 4
-	list := make([]HoldCost, 0, room)
-	for _, c := range h.list[h.first:] {
-		if c.Expires != gone {
-			list = append(list, c)
-		}
+	list := h.list[:0]
+	if cap(list) < room || cap(list) > room+room/4 {
+		list = make([]HoldCost, 0, room)
 	}
-	h.list, h.first, h.index, h.next = list, 0, nil, nil
-	if room <= shortList || room > longestIndexed {
+	h.list = appendLive(list, h.list)
+	if cap(list) <= shortList {
+		h.long = nil
 		return
 	}
-	size := shortList
+	if h.long == nil {
+		h.long = &longHolds{seed: maphash.MakeSeed()}
+	}
+	l := h.long
+	l.live, l.units, l.first = live, units, 0
+	h.index(cap(list))
+}
+
+// index makes the index of a long list with that much room.
+func (h *Holds) index(room int) {
+	l, size := h.long, shortList
 	for size < room+room/4 {
 		size *= 2
 	}
-	h.index, h.next, h.seed = make([]uint16, size), make([]uint16, 0, room), maphash.MakeSeed()
+	switch {
+	case room > longestIndexed:
+		l.index, l.next = nil, nil
+		return
+	case len(l.index) == size && cap(l.next) == room:
+		clear(l.index)
+		l.next = l.next[:0]
+	default:
+		l.index, l.next = make([]uint16, size), make([]uint16, 0, room)
+	}
 	for at := range h.list {
 		h.enter(at)
 	}
@@ -217,14 +292,16 @@ func (h *Holds) rebuild(more int) {
 
 // expired removes the first hold that has expired at a time and returns it.
 func (h *Holds) expired(x int64) (c HoldCost, ok bool) {
-	for ; h.first < len(h.list); h.first++ {
-		if c = h.list[h.first]; c.Expires == gone {
-			continue
+	first := 0
+	if h.long != nil {
+		for h.long.first < len(h.list) && h.list[h.long.first].Cost == 0 {
+			h.long.first++
 		}
-		if c.Expires > x {
-			break
-		}
-		h.end(h.first)
+		first = h.long.first
+	}
+	if first < len(h.list) && h.list[first].Expires <= x {
+		c = h.list[first]
+		h.end(first)
 		return c, true
 	}
 	if h.Others.Number > 0 && h.Others.Until <= x {
@@ -237,12 +314,8 @@ func (h *Holds) expired(x int64) (c HoldCost, ok bool) {
 
 // cut makes no hold expire later than a time. It reports whether one has changed.
 func (h *Holds) cut(latest int64) (changed bool) {
-	for at := len(h.list) - 1; at >= h.first; at-- {
-		if c := &h.list[at]; c.Expires > latest {
-			c.Expires, changed = latest, true
-		} else if c.Expires != gone {
-			break
-		}
+	for at := len(h.list) - 1; at >= 0 && h.list[at].Expires > latest; at-- {
+		h.list[at].Expires, changed = latest, changed || h.list[at].Cost > 0
 	}
 	if h.Others.Until > latest {
 		h.Others.Until, changed = latest, true

@@ -257,11 +257,13 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 
 // DecideDry is Decide for a Dry request. The outcome also has the buckets before the decision.
 func (r *Request) DecideDry(now int64, loaded []Loaded, o *Outcome) {
-	o.Seen = o.Seen[:0]
+	seen := o.Seen[:0]
 	for i := range loaded {
-		o.Seen = append(o.Seen, Seen{State: loaded[i].State, Reply: Reply{Clock: now}})
+		seen = append(seen, Seen{State: loaded[i].State.Clone(), Reply: Reply{Clock: now}})
+		loaded[i].State = loaded[i].State.Clone()
 	}
-	r.DecideSeen(now, o)
+	r.Decide(now, loaded, o)
+	o.Seen = seen
 }
 
 // fits reports whether all enforced takes fit, and one of the quotas if there are any.
@@ -346,6 +348,9 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 	if !d.Allowed {
 		d.RetryAfter = t.retryAfter(now, s)
+		if d.RetryAfter == 0 && t.Hold.reserves() { // the store has no room: Loaded.Full
+			d.RetryAfter = holdWait
+		}
 	}
 	row := &registry[t.Limit.Algorithm]
 	alg := row.engine

@@ -33,6 +33,27 @@ func TestNoDamageGoesUnnoticed(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfTheVersionBefore loads a snapshot that has no holds, in the format without them.
+func TestSnapshotOfTheVersionBefore(t *testing.T) {
+	key, limit := "k", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 7, Window: 3_600_000_000}
+	content := []byte(titleWithoutHolds)
+	content, _ = binary.Append(content, binary.LittleEndian, &saved{
+		Requests: limit.Requests, Window: limit.Window, Algorithm: limit.Algorithm, Last: 5_000_000, Count: 3, Expires: 3600,
+		KeyLen: uint32(len(key)),
+	})
+	content = append(content, key...)
+	content = binary.BigEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
+	s := emptyStore(t, Config{Clock: func() int64 { return 6_000_000 }})
+	if err := s.readSnapshot(bytes.NewReader(content), int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := make([]bucket.Outcome, 1)
+	requests := []bucket.Request{{Takes: []bucket.Take{{Key: key, Limit: limit}}}}
+	if s.Start(t.Context(), requests, outcomes, func() {}); outcomes[0].Decisions[0].Remaining != 4 {
+		t.Errorf("%d of 7 remain, want 4", outcomes[0].Decisions[0].Remaining)
+	}
+}
+
 // TestReadErrorIsNoDamage checks that a failing disk does not discard a good snapshot.
 func TestReadErrorIsNoDamage(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
@@ -91,7 +112,7 @@ func FuzzBuckets(f *testing.F) {
 			sh := &shards[i]
 			for slot := range sh.Slots() {
 				if sh.Expires(slot) != 0 {
-					takeOne(s, bucket.Take{Key: sh.Extra(slot), Limit: *sh.Limit(slot), Cost: 1, Refund: 1, CountDenied: true})
+					takeOne(s, bucket.Take{Key: sh.Extra(slot).key, Limit: *sh.Limit(slot), Cost: 1, Refund: 1, CountDenied: true})
 				}
 			}
 		}
@@ -123,6 +144,9 @@ func use(s *Store, algorithms ...bucket.Algorithm) {
 		for range 2 {
 			takeOne(s, bucket.Take{Key: fmt.Sprint(uint8(algorithm)), Limit: limit, Cost: 2})
 		}
+		takeOne(s, bucket.Take{Key: fmt.Sprint(uint8(algorithm)), Limit: limit, Hold: &bucket.Hold{
+			TTL: 60_000_000, Most: 10, Release: algorithm == bucket.FixedWindow, Reserves: []bucket.HoldCost{{Cost: 1}, {Cost: 1}},
+		}})
 	}
 }
 

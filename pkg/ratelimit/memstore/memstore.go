@@ -16,11 +16,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
-// buckets is the table of a store. The extra of a bucket is its key, which only a snapshot needs.
+// buckets is the table of a store.
 type (
-	buckets = table.Table[struct{}, string]
-	shard   = table.Shard[struct{}, string]
+	buckets = table.Table[struct{}, extra]
+	shard   = table.Shard[struct{}, extra]
 )
+
+// extra is what few buckets have: the key, which only a snapshot needs, and live holds.
+type extra struct {
+	key   string
+	holds *bucket.Holds
+}
 
 // Config has the settings of a store. The zero value is a store with the defaults and without a snapshot.
 type Config struct {
@@ -29,6 +35,10 @@ type Config struct {
 	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to
 	// 64 shards does this by itself.
 	MaxBuckets int
+	// MaxHolds is the most live holds of all buckets. A hold needs up to 64 bytes, the first one of a bucket some 130. In a
+	// store that has as many, no more can be reserved. Requests that run at the same time can exceed it by a few. Default
+	// 1,000,000.
+	MaxHolds int
 	// SnapshotPath is the file of the snapshot; "" for none. New loads buckets from it. Close saves them to it, also
 	// every SnapshotInterval. A crash loses the charges since the last save. The file holds bucket keys, so only its
 	// owner can read it. Each process needs a file of its own.
@@ -44,15 +54,17 @@ type Config struct {
 
 // Store is a ratelimit.Store in memory. All methods are safe for concurrent use.
 type Store struct {
-	table  *buckets
-	keys   bool // the table has the keys of buckets
-	clock  func() int64
-	logger *slog.Logger
+	table    *buckets
+	maxHolds int64
+	keys     bool // the table has the keys of buckets
+	clock    func() int64
+	logger   *slog.Logger
 	// rooms holds a *room for each call of Start. In a shard, it would move between the caches of processors.
 	rooms sync.Pool
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
+	fullHolds                  atomic.Uint64
 	background                 sync.WaitGroup
 	close                      func() error // once
 }
@@ -61,7 +73,10 @@ type Store struct {
 // to SnapshotPath.corrupt-<time> and reported to the Logger. The store then starts empty: a limiter without its counts
 // is better than none. Wrong settings, a directory without write access and an unreadable snapshot are errors.
 func New(cfg Config) (*Store, error) {
-	t, err := table.New[struct{}, string](cfg.MaxBuckets)
+	t, err := table.New[struct{}, extra](cfg.MaxBuckets)
+	if cfg.MaxHolds < 0 {
+		err = errors.Join(err, fmt.Errorf("at most %d holds: want 1 or more", cfg.MaxHolds))
+	}
 	if cfg.SnapshotInterval < 0 {
 		err = errors.Join(err, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
 	}
@@ -76,7 +91,8 @@ func New(cfg Config) (*Store, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		table: t, keys: cfg.SnapshotPath != "", clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath,
+		table: t, maxHolds: int64(cmp.Or(cfg.MaxHolds, defaultHolds)), keys: cfg.SnapshotPath != "", clock: cfg.Clock,
+		logger: cfg.Logger, snapshotPath: cfg.SnapshotPath,
 	}
 	s.rooms.New = func() any { return new(room) }
 	if s.snapshotPath != "" {
@@ -97,6 +113,7 @@ func New(cfg Config) (*Store, error) {
 		return nil
 	})
 	s.background.Go(func() { s.table.Sweep(ctx, table.SweepInterval, cfg.Clock) })
+	s.background.Go(func() { s.watchHolds(ctx) })
 	if s.snapshotPath != "" {
 		s.background.Go(func() { s.saveEvery(ctx, cfg.SnapshotInterval) })
 	}
@@ -152,11 +169,13 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 		r, o := &requests[n], &outcomes[n]
 		room.grants = room.grants[:0]
 		slot := sh.Load(&d, &loaded[0].State, &room.grants)
+		if hold := r.Takes[0].Hold; hold != nil {
+			s.loadHolds(sh, slot, &loaded[0], len(hold.Reserves))
+		}
 		if r.Dry {
 			r.DecideDry(now, loaded, o)
 		} else if r.Decide(now, loaded, o); loaded[0].Changed {
-			expires := table.ExpiryAt(now + o.Decisions[0].ResetAfter)
-			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expires)
+			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expiry(r, o, 0, now))
 		}
 		n++
 		if n == min(len(requests), mostRun) || len(requests[n].Takes) != 1 || requests[n].Takes[0].Key != key {
@@ -176,9 +195,14 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 	}
 	s.table.Lock(shards)
 	defer s.table.Unlock(shards)
-	now := s.clock()
+	now, reserves := s.clock(), 0
 	for i := range loaded {
-		s.table.Shard(&digests[i]).Load(&digests[i], &loaded[i].State, &room.grants)
+		sh := s.table.Shard(&digests[i])
+		slot := sh.Load(&digests[i], &loaded[i].State, &room.grants)
+		if hold := r.Takes[i].Hold; hold != nil {
+			reserves += len(hold.Reserves)
+			s.loadHolds(sh, slot, &loaded[i], reserves)
+		}
 	}
 	if r.Dry {
 		r.DecideDry(now, loaded, o)
@@ -189,8 +213,7 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 		if loaded[i].Changed {
 			sh := s.table.Shard(&digests[i])
 			slot := sh.Find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
-			expires := table.ExpiryAt(now + o.Decisions[i].ResetAfter)
-			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expires)
+			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expiry(r, o, i, now))
 		}
 	}
 }
@@ -199,15 +222,22 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 func (s *Store) keep(
 	sh *shard, t *bucket.Take, d *table.Digest, slot uint32, state *bucket.State, now int64, expires table.Expiry,
 ) {
+	unread := t.Hold == nil && slot != table.NoSlot && sh.Holds(slot) > 0 // its rule has lost `hold`, perhaps not for long
+	if unread {
+		expires = max(expires, sh.Expires(slot))
+	}
 	switch {
-	case !state.Empty():
+	case unread || !state.Empty():
 		if slot == table.NoSlot {
 			slot = sh.Add(d, t.Rule, table.Clock{Now: now})
 			if s.keys {
-				sh.SetExtra(slot, strings.Clone(t.Key))
+				sh.SetExtra(slot, extra{key: strings.Clone(t.Key)})
 			}
 		}
 		sh.Set(slot, &t.Limit, state, expires)
+		if t.Hold != nil {
+			keepHolds(sh, slot, state.Holds)
+		}
 	case slot != table.NoSlot:
 		sh.Remove(slot)
 	}
@@ -216,13 +246,18 @@ func (s *Store) keep(
 // Stats are figures for metrics. The counters count since New.
 type Stats struct {
 	table.Stats
+	// FullHolds counts the takes that could not reserve because of MaxHolds.
+	FullHolds uint64
 	// Snapshots and FailedSnapshots count the saves that succeeded and those that failed.
 	Snapshots, FailedSnapshots uint64
 }
 
 // Stats returns the current figures. It takes no locks.
 func (s *Store) Stats() Stats {
-	return Stats{Stats: s.table.Stats(), Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
+	return Stats{
+		Stats: s.table.Stats(), FullHolds: s.fullHolds.Load(),
+		Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load(),
+	}
 }
 
 // Close ends all background work, and saves a last snapshot if one is configured. It returns the error of that save.

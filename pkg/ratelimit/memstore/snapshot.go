@@ -84,7 +84,7 @@ func (s *Store) load(maxBuckets int) error {
 	if !errors.Is(reason, errUnsound) {
 		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
 	}
-	if s.table, err = table.New[struct{}, string](maxBuckets); err != nil { // drop what was already restored
+	if s.table, err = table.New[struct{}, extra](maxBuckets); err != nil { // drop what was already restored
 		return err
 	}
 	aside := s.snapshotPath + ".corrupt-" + time.UnixMicro(s.clock()).UTC().Format("20060102T150405.000000Z")

@@ -15,10 +15,13 @@ import (
 )
 
 // A snapshot is this line, which names the version of the format, then the buckets, then the CRC-32C of both.
-const snapshotTitle = "extauthz buckets 4\n"
+const snapshotTitle = "extauthz buckets 5\n"
 
-// saved is a bucket in a snapshot. Its key and the grants of its log follow. All numbers are little endian. In front of
-// the key of a bucket.CalendarWindow is the name of the calendar, with a line break.
+// titleWithoutHolds is that of the version before, which has no savedHolds.
+const titleWithoutHolds = "extauthz buckets 4\n"
+
+// saved is a bucket in a snapshot. Its savedHolds, its key, the grants of its log and its holds follow. All numbers are
+// little endian. In front of the key of a bucket.CalendarWindow is the name of the calendar, with a line break.
 type saved struct {
 	Rule                    uint64
 	Requests, Window, Burst int64 // of the limit
@@ -26,6 +29,12 @@ type saved struct {
 	Last, Count, Part       int64
 	Expires                 table.Expiry
 	KeyLen, Grants          uint32
+}
+
+// savedHolds is how many live holds a bucket has, and Holds.Release.
+type savedHolds struct {
+	Number  uint32
+	Release bool
 }
 
 // errUnsound is wrapped by the error for a damaged file. Any other error means that the file could not be read.
@@ -69,7 +78,11 @@ func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, 
 		}
 		log = log[:0]
 		sh.State(next, &state, &log)
-		key, limit := sh.Extra(next), sh.Limit(next)
+		x, limit := sh.Extra(next), sh.Limit(next)
+		key, live, holds := x.key, x.holds.Live(), savedHolds{}
+		if len(live) > 0 {
+			holds = savedHolds{Number: uint32(len(live)), Release: x.holds.Release}
+		}
 		if limit.Calendar != nil {
 			key = limit.Calendar.String() + "\n" + key
 		}
@@ -79,8 +92,10 @@ func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, 
 			Expires: expires, KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
 		}
 		b, _ = binary.Append(b, binary.LittleEndian, &fixed) // no error: its size is fixed
+		b, _ = binary.Append(b, binary.LittleEndian, &holds)
 		b = append(b, key...)
 		b, _ = binary.Append(b, binary.LittleEndian, state.Grants)
+		b, _ = binary.Append(b, binary.LittleEndian, live)
 	}
 	return b, next, next < sh.Slots()
 }
@@ -93,7 +108,7 @@ func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if string(title[:n]) != snapshotTitle {
+	if t := string(title[:n]); t != snapshotTitle && t != titleWithoutHolds {
 		return fmt.Errorf("%w: it begins with %q, want %q", errUnsound, title[:n], snapshotTitle)
 	}
 	sum, content := crc32.New(castagnoli), io.NewSectionReader(f, 0, size-crc32.Size)
@@ -107,25 +122,30 @@ func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
 	if !bytes.Equal(sum.Sum(nil), end) {
 		return fmt.Errorf("%w: its checksum is wrong, so it has been cut off or changed", errUnsound)
 	}
-	return s.restoreAll(bufio.NewReaderSize(io.NewSectionReader(content, int64(n), content.Size()-int64(n)), 1<<16))
+	r := bufio.NewReaderSize(io.NewSectionReader(content, int64(n), content.Size()-int64(n)), 1<<16)
+	return s.restoreAll(r, string(title[:n]) != titleWithoutHolds)
 }
 
 // restoreAll restores buckets to the end of r.
-func (s *Store) restoreAll(r io.Reader) error {
+func (s *Store) restoreAll(r io.Reader, withHolds bool) error {
 	var b saved
-	var rest bytes.Buffer // the key and the grants; it grows with the bytes that exist, not with the claimed length
-	now, grantSize := s.clock(), int64(binary.Size(bucket.Grant{}))
+	var h savedHolds
+	var rest bytes.Buffer // the parts without a fixed size; it grows with the bytes that exist, not with the claimed length
+	now, grantSize, holdSize := s.clock(), int64(binary.Size(bucket.Grant{})), int64(binary.Size(bucket.HoldCost{}))
 	for {
 		err := binary.Read(r, binary.LittleEndian, &b)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err == nil && withHolds {
+			err = binary.Read(r, binary.LittleEndian, &h)
+		}
 		if err == nil {
 			rest.Reset()
-			_, err = io.CopyN(&rest, r, int64(b.KeyLen)+int64(b.Grants)*grantSize)
+			_, err = io.CopyN(&rest, r, int64(b.KeyLen)+int64(b.Grants)*grantSize+int64(h.Number)*holdSize)
 		}
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && !s.restore(&b, &rest, now):
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && !s.restore(&b, &h, &rest, now):
 			return fmt.Errorf("%w: a bucket is unreadable although the checksum is right", errUnsound)
 		case err != nil:
 			return err
@@ -135,10 +155,10 @@ func (s *Store) restoreAll(r io.Reader) error {
 
 // restore stores a bucket unless it has expired, and reports whether it is valid. A later bucket with the same key
 // wins, because it was saved later.
-func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
+func (s *Store) restore(b *saved, h *savedHolds, rest *bytes.Buffer, now int64) bool {
 	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: bucket.Limit{
 		Requests: b.Requests, Window: b.Window, Burst: b.Burst, Algorithm: b.Algorithm,
-	}}
+	}, Hold: &bucket.Hold{}}
 	if b.Algorithm == bucket.CalendarWindow {
 		var name string
 		var err error
@@ -151,7 +171,18 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 	if b.Algorithm.HasBurst() {
 		state.Rate = b.Requests
 	}
-	if _, err := binary.Decode(rest.Bytes(), binary.LittleEndian, state.Grants); err != nil || take.Limit.Check() != nil ||
+	live := make([]bucket.HoldCost, h.Number)
+	err := binary.Read(rest, binary.LittleEndian, state.Grants)
+	if err == nil {
+		err = binary.Read(rest, binary.LittleEndian, live)
+	}
+	ok := err == nil
+	if ok && h.Number > 0 {
+		if state.Holds, ok = bucket.HoldsOf(live); ok {
+			state.Holds.Release = h.Release
+		}
+	}
+	if !ok || take.Limit.Check() != nil ||
 		b.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Algorithm) {
 		return false
 	}
@@ -161,6 +192,9 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 		sh.Lock()
 		defer sh.Unlock()
 		s.keep(sh, &take, &d, sh.Find(&d), &state, now, b.Expires)
+		if slot := sh.Find(&d); s.table.Holds() > s.maxHolds && sh.Holds(slot) > 0 {
+			s.expireHolds(sh, slot, 0) // MaxHolds was larger before
+		}
 	}
 	return true
 }

@@ -152,9 +152,9 @@ func TestUnsoundSnapshotIsSetAside(t *testing.T) {
 		content []byte
 		reason  string
 	}{
-		{"empty", nil, `it begins with \"\", want \"extauthz buckets 4\\n\"`},
+		{"empty", nil, `it begins with \"\", want \"extauthz buckets 5\\n\"`},
 		{"cut off in the first line", sound[:9], `it begins with \"extauthz \", want`},
-		{"cut off after the first line", sound[:len("extauthz buckets 4\n")], "its checksum is wrong"},
+		{"cut off after the first line", sound[:len("extauthz buckets 5\n")], "its checksum is wrong"},
 		{"cut off in a bucket", sound[:60], "its checksum is wrong"},
 		{"without the last byte", sound[:len(sound)-1], "its checksum is wrong"},
 		{"foreign", []byte("domain: shop\ndescriptors: []\n"), `it begins with \"domain: shop\\ndescri\", want`},

@@ -21,7 +21,12 @@ type entry struct {
 	// place is the index of the bucket's slot in its group; see also Shard.free.
 	place uint32
 	group uint16
+	// holds is the number of live holds, at most mostHolds. The buckets of a group that have any are its first ones.
+	holds uint16
 }
+
+// mostHolds is the largest number of holds that an entry has.
+const mostHolds = math.MaxUint16
 
 // Expiry is the Unix time in s from which a bucket may be dropped.
 type Expiry uint32

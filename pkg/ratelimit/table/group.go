@@ -13,6 +13,8 @@ type group struct {
 	// partLen slots, but the first one grows up to that, because most rules have few buckets.
 	parts  [][]uint32
 	length uint32
+	// holding is how many of the buckets have live holds. They are the first ones, so that the others are evicted.
+	holding uint32
 	// at is the group's index in groups.heap.
 	at uint32
 }
@@ -128,6 +130,35 @@ func (sh *Shard[N, E]) join(slot uint32, rule uint64) {
 	e.group, e.place = n, g.length
 	g.push(slot)
 	heap.Fix(&sh.groups, int(g.at))
+}
+
+// SetHolds sets the number of live holds of the bucket in a slot. A bucket with any is evicted after those without.
+func (sh *Shard[N, E]) SetHolds(slot uint32, number int64) {
+	e, n := sh.at(slot), uint16(min(number, mostHolds))
+	if e.holds == n {
+		return
+	}
+	sh.holds.Add(int64(n) - int64(e.holds))
+	g := sh.groups.of(e.group)
+	switch {
+	case e.holds == 0:
+		sh.swap(g, e.place, g.holding)
+		g.holding++
+	case n == 0:
+		g.holding--
+		sh.swap(g, e.place, g.holding)
+	}
+	e.holds = n
+}
+
+// Holds returns the number of live holds of the bucket in a slot.
+func (sh *Shard[N, E]) Holds(slot uint32) uint16 { return sh.at(slot).holds }
+
+// swap swaps two buckets of a group.
+func (sh *Shard[N, E]) swap(g *group, a, b uint32) {
+	p, q := g.slot(a), g.slot(b)
+	*p, *q = *q, *p
+	sh.at(*p).place, sh.at(*q).place = a, b
 }
 
 // leave removes a bucket from its group.

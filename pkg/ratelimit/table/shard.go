@@ -19,8 +19,10 @@ type Shard[N, E any] struct {
 	capacity int
 
 	// The counters are written under the lock and read without it. used is how many slots are in use.
-	used             atomic.Int64
-	evicted, expired atomic.Uint64
+	used                           atomic.Int64
+	evicted, evictedHolds, expired atomic.Uint64
+	// holds is that of the table.
+	holds *atomic.Int64
 
 	sync.Mutex
 
@@ -112,7 +114,7 @@ func (sh *Shard[N, E]) Add(d *Digest, rule uint64, clock Clock) (slot uint32) {
 	return slot
 }
 
-// Set stores a state, which is not empty, and the limit of its last charge in the slot of a bucket.
+// Set stores a state, without its holds, and the limit of its last charge in the slot of a bucket.
 func (sh *Shard[N, E]) Set(slot uint32, limit *bucket.Limit, s *bucket.State, expires Expiry) {
 	e := sh.at(slot)
 	if e.limit == 0 || *sh.limits.at(e.limit) != *limit {
@@ -143,6 +145,7 @@ func (sh *Shard[N, E]) Remove(slot uint32) {
 		sh.logs.remove(e.grants)
 	}
 	sh.DropExtra(slot)
+	sh.SetHolds(slot, 0)
 	sh.leave(e)
 	*e = entry{place: sh.free}
 	sh.free = slot + 1
@@ -235,14 +238,20 @@ func (sh *Shard[N, E]) SweepFrom(from uint32, now int64) (more bool) {
 // its quota left; of equals, the one that expires first. So a client over its limit is evicted only if all sampled
 // clients are over theirs. The new bucket is always kept, even if it is less used than its victim. Otherwise a full
 // table would not limit new clients at all.
+//
+// A bucket with live holds is evicted only if all buckets of that rule have some: what they hold would be given away.
 func (sh *Shard[N, E]) evict(rule uint64, clock Clock) {
 	g := sh.groups.largest(rule)
 	var victim uint32
 	var least usage
-	for i := range min(g.length, samples) {
-		slot := *g.slot(i)
-		if g.length > samples {
-			slot = *g.slot(rand.Uint32N(g.length))
+	from, n := g.holding, g.length-g.holding
+	if n == 0 {
+		from, n = 0, g.length
+	}
+	for i := range min(n, samples) {
+		slot := *g.slot(from + i)
+		if n > samples {
+			slot = *g.slot(from + rand.Uint32N(n))
 		}
 		if used := sh.usage(slot, clock); i == 0 || used.less(least) {
 			victim, least = slot, used
@@ -252,6 +261,9 @@ func (sh *Shard[N, E]) evict(rule uint64, clock Clock) {
 		sh.expired.Add(1)
 	} else {
 		sh.evicted.Add(1)
+		if sh.Holds(victim) > 0 {
+			sh.evictedHolds.Add(1)
+		}
 	}
 	sh.Remove(victim)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type Table[N, E any] struct {
 	shards []Shard[N, E]
 	shift  uint            // a hash >> shift is the number of its shard
 	seeds  [2]maphash.Seed // they never leave the process
+	holds  *atomic.Int64   // live, of all buckets
 }
 
 // New returns a table of at most that many buckets, 0 for Default. The bounds of its shards add up to it.
@@ -41,10 +43,12 @@ func New[N, E any](most int) (*Table[N, E], error) {
 	for n < maxShards && most/(2*n) >= minShard {
 		n *= 2
 	}
-	t := &Table[N, E]{shards: make([]Shard[N, E], n), shift: uint(64 - bits.Len(uint(n-1)))}
+	t := &Table[N, E]{
+		shards: make([]Shard[N, E], n), shift: uint(64 - bits.Len(uint(n-1))), holds: new(atomic.Int64),
+	}
 	t.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	for i := range t.shards {
-		t.shards[i].capacity = most / n
+		t.shards[i].holds, t.shards[i].capacity = t.holds, most/n
 		if i < most%n {
 			t.shards[i].capacity++
 		}
@@ -61,6 +65,9 @@ func (t *Table[N, E]) Digest(key string) (d Digest) {
 
 // Shards returns all shards. The buckets of one rule are in all of them.
 func (t *Table[N, E]) Shards() []Shard[N, E] { return t.shards }
+
+// Holds returns the number of live holds of all buckets.
+func (t *Table[N, E]) Holds() int64 { return t.holds.Load() }
 
 // Shard returns the shard of a bucket.
 func (t *Table[N, E]) Shard(d *Digest) *Shard[N, E] { return &t.shards[d.hash()>>t.shift] }
@@ -91,8 +98,12 @@ type Stats struct {
 	Buckets int64
 	// Evicted counts buckets that were dropped for a new one before they expired.
 	Evicted uint64
+	// EvictedHolds counts those of them that had live holds.
+	EvictedHolds uint64
 	// Expired counts buckets that were dropped because their full quota was available again.
 	Expired uint64
+	// Holds is the number of live holds now, with those that have expired and that no request has met since.
+	Holds int64
 }
 
 // Stats returns the current figures. It takes no locks.
@@ -100,8 +111,10 @@ func (t *Table[N, E]) Stats() (stats Stats) {
 	for i := range t.shards {
 		stats.Buckets += t.shards[i].used.Load()
 		stats.Evicted += t.shards[i].evicted.Load()
+		stats.EvictedHolds += t.shards[i].evictedHolds.Load()
 		stats.Expired += t.shards[i].expired.Load()
 	}
+	stats.Holds = t.Holds()
 	return stats
 }
 

@@ -1,0 +1,101 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
+)
+
+// defaultHolds is the default of Config.MaxHolds.
+const defaultHolds = 1_000_000
+
+// loadHolds reads the live holds of a bucket. reserves is how many more its request asks for, up to this take.
+func (s *Store) loadHolds(sh *shard, slot uint32, b *bucket.Loaded, reserves int) {
+	if slot != table.NoSlot {
+		b.State.Holds = sh.Extra(slot).holds
+	}
+	if b.Full = reserves > 0 && s.table.Holds()+int64(reserves) > s.maxHolds; b.Full {
+		s.fullHolds.Add(1)
+	}
+}
+
+// keepHolds stores the holds of the bucket in a slot.
+func keepHolds(sh *shard, slot uint32, h *bucket.Holds) {
+	number := h.Number()
+	if number == 0 {
+		h = nil
+	}
+	if x := sh.Extra(slot); x.holds != h {
+		if x.holds = h; x == (extra{}) {
+			sh.DropExtra(slot)
+		} else {
+			sh.SetExtra(slot, x)
+		}
+	}
+	sh.SetHolds(slot, number)
+}
+
+// expiry returns when the bucket of a take can be dropped. Requests with a time of their own expire by the clock.
+func expiry(r *bucket.Request, o *bucket.Outcome, take int, now int64) table.Expiry {
+	d := &o.Decisions[take]
+	lives := d.ResetAfter
+	if d.Held != nil {
+		lives = max(lives, d.ExpireAt-cmp.Or(r.At, now))
+	}
+	return table.ExpiryAt(now + lives)
+}
+
+// watchHolds ends holds that have expired in buckets that no request meets, while there is little room for more. It
+// reports buckets that were evicted with live holds.
+func (s *Store) watchHolds(ctx context.Context) {
+	reported, next := uint64(0), int64(math.MinInt64)
+	poll.Every(ctx, table.SweepInterval, func() {
+		shards := s.table.Shards()
+		for i := 0; i < len(shards) && s.table.Holds() > s.maxHolds/4*3; i++ {
+			for from, more := uint32(0), true; more; from += table.LockedSlots {
+				more = s.expireFrom(&shards[i], from)
+			}
+		}
+		now, evicted := s.clock(), s.table.Stats().EvictedHolds
+		if evicted > reported && now >= next {
+			s.logger.ErrorContext(ctx, "buckets with live holds were evicted, so what they held can be used twice: raise "+
+				"MEMORY_MAX_BUCKETS (logged at most once a minute)", slog.Uint64("buckets", evicted-reported))
+			reported, next = evicted, now+time.Minute.Microseconds()
+		}
+	})
+}
+
+// expireFrom locks the shard and ends the expired holds of the buckets in table.LockedSlots slots.
+func (s *Store) expireFrom(sh *shard, from uint32) (more bool) {
+	sh.Lock()
+	defer sh.Unlock()
+	end := min(from+table.LockedSlots, sh.Slots())
+	for slot := from; slot < end; slot++ {
+		if sh.Holds(slot) > 0 {
+			s.expireHolds(sh, slot, math.MaxInt64/2)
+		}
+	}
+	return end < sh.Slots()
+}
+
+// expireHolds ends the expired holds of a bucket, and those that would live longer than a time.
+func (s *Store) expireHolds(sh *shard, slot uint32, ttl int64) {
+	var grants []bucket.Grant
+	var o bucket.Outcome
+	b := make([]bucket.Loaded, 1)
+	sh.State(slot, &b[0].State, &grants)
+	b[0].State.Holds = sh.Extra(slot).holds
+	r := bucket.Request{Takes: []bucket.Take{{
+		Limit: *sh.Limit(slot), Hold: &bucket.Hold{TTL: ttl, Release: b[0].State.Holds.Release},
+	}}}
+	now := s.clock()
+	if r.Decide(now, b, &o); b[0].Changed {
+		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiry(&r, &o, 0, now))
+	}
+}
