@@ -120,6 +120,8 @@ func (m *metrics) collectDecisions(to samples) {
 		unmatched(c.Unmatched.Load(), domain)
 		unknown(c.UnknownDomain.Load(), domain)
 	})
+	to.counter("ratelimit_hold_not_undone_total",
+		"Calls that have ended before their answer, and whose holds were not removed. They end by their ttl.")(t.NotUndone.Load())
 	to.counter("ratelimit_hold_negative_total",
 		"Reserves and settlements with is_negative_hits, which is ignored.")(t.NegativeHolds.Load())
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())

@@ -89,6 +89,9 @@ type Totals struct {
 	GlobalShadow atomic.Uint64
 	// Invalid counts requests with a QueryError, and those with ErrNoRules.
 	Invalid atomic.Uint64
+	// NotUndone counts calls that have ended before their answer, and whose holds the store was not asked to remove, or
+	// did not.
+	NotUndone atomic.Uint64
 	// NegativeHolds counts reserves and settlements with is_negative_hits, which is ignored.
 	NegativeHolds atomic.Uint64
 	// StoreErrors counts requests that the store could not decide, by the policy that decided.

@@ -229,19 +229,12 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 // Settles reports whether the limit was asked to settle a hold. A settlement never is over the limit.
 func (a *Applied) Settles() bool { return a.Hold != nil && len(a.Hold.Settles) > 0 }
 
-// Undone counts a hold that the limit has reserved and that was undone. The result must not be of a Dry query.
-func (a *Applied) Undone() {
-	if a.counters != nil {
-		a.counters.Undone.Add(1)
-	}
-}
-
 // countHolds counts the holds that the decision on a limit has ended. Of several limits with one take, the first counts.
 func (p *Plan) countHolds(i int, applied *Applied) {
 	a, held := &p.limits[i], applied.Decision.Held
 	same := func(other appliedLimit) bool { return other.cached == 0 && other.take == a.take }
-	applied.counters, _ = p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
-	if c := applied.counters; !slices.ContainsFunc(p.limits[:i], same) {
+	if !slices.ContainsFunc(p.limits[:i], same) {
+		c, _ := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
 		if !c.holds.Load() {
 			c.holds.Store(true)
 		}

@@ -162,8 +162,7 @@ type Applied struct {
 
 	// Hold is what was asked of the holds of the limit: to reserve, or to settle. It is nil for a plain take. Decision.Held
 	// is about its bucket, which another descriptor of the query may have, too.
-	Hold     *bucket.Hold
-	counters *Counters // that count the holds
+	Hold *bucket.Hold
 
 	left int64 // what was left before, if compare has decided
 }
