@@ -91,9 +91,12 @@ func rateLimitText(req *rlsv3.RateLimitRequest, res *rlsv3.RateLimitResponse) st
 		fmt.Fprintf(&b, "%s: ", descriptorText(req.GetDescriptors()[min(i, len(req.GetDescriptors())-1)]))
 		switch {
 		case limit != nil:
-			units, unit := max(1, limit.GetUnitMultiplier().GetValue()), strings.ToLower(limit.GetUnit().String())
-			fmt.Fprintf(&b, "%s, %d of %d in %s left", s.GetCode(), s.GetLimitRemaining(), limit.GetRequestsPerUnit(),
-				suggest.Counted(int(units), unit))
+			window := ""
+			if limit.GetUnit() != rlsv3.RateLimitResponse_RateLimit_UNKNOWN { // one of concurrency has none
+				units, unit := max(1, limit.GetUnitMultiplier().GetValue()), strings.ToLower(limit.GetUnit().String())
+				window = " in " + suggest.Counted(int(units), unit)
+			}
+			fmt.Fprintf(&b, "%s, %d of %d%s left", s.GetCode(), s.GetLimitRemaining(), limit.GetRequestsPerUnit(), window)
 		case s.GetLimitRemaining() == math.MaxUint32:
 			fmt.Fprintf(&b, "%s, unlimited", s.GetCode())
 		case s.GetCode() == rlsv3.RateLimitResponse_OK && reset == nil:

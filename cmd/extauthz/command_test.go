@@ -113,8 +113,8 @@ func TestCommands(t *testing.T) {
 		{args: "schema authz.jwt", code: 0, stdout: "\nAt most one of header, scheme, query or cookie.\nOne of jwks_url or " +
 			"jwks_file is required.\n"},
 		{args: "schema authz.limits.actions", code: 0, stdout: "\nOne of credential, request_headers, remote_address, "},
-		{args: "schema authz.refused.hits_addend.number", code: 0,
-			stdout: "authz.limits.hits_addend.number: whole number, 1 to 1000000000\n"},
+		{args: "schema authz.refused.cost.number", code: 0,
+			stdout: "authz.limits.cost.number: whole number, 1 to 1000000000\n"},
 		{args: "schema authz.header", code: 0, stdout: "\n  authz.limits.actions.request_headers.header*     text  The " +
 			"name of the header.\n"},
 		{args: "schema authz.jwtt", code: 2, stderr: "schema: rule files have no key `authz.jwtt` (did you mean jwt?)"},

@@ -24,6 +24,8 @@ type batch struct {
 	// keep means that the batch is not used again: the store has panicked, so its goroutines may still have the batch, or
 	// net/http writes the texts of the answer later.
 	keep bool
+	// apart has the settlements of callers who may not wait for the store.
+	apart *batch
 
 	ctx    context.Context
 	cancel context.CancelFunc // of ctx; nil without one
@@ -69,6 +71,7 @@ type request struct {
 	delay    time.Duration    // how long to hold the answer, which has a place
 	places   ratelimit.Places // in rules
 	answered bool
+	left     bool // see batch.leave
 }
 
 // check is what only a check needs.

@@ -22,6 +22,10 @@ var (
 // be answered already, or be answered by a goroutine of the store.
 func (b *batch) start() {
 	b.each(b.begin)
+	if apart := b.apart; apart != nil {
+		b.apart = nil
+		apart.start()
+	}
 	b.ask()
 }
 
@@ -49,6 +53,9 @@ func (b *batch) begin(c *call) {
 	if c.method == Check {
 		b.beginCheck(c)
 	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
+		if b.ctx.Done() != nil && settles(&c.limit) && b.settleApart(c) {
+			return
+		}
 		c.query = &c.limit
 		c.query.MaxHold = b.mostHold(c).Microseconds()
 	}
@@ -147,20 +154,22 @@ func (b *batch) answerLimit(c *call) {
 	if c.err = rls.Undecided(&c.result); c.err != nil {
 		return
 	}
-	if !f.enter(c, c.result.Delay) {
+	if !b.enter(c, c.result.Delay) {
 		c.err = errNotHeld
 	}
 }
 
-// enter takes a place in the queue for an answer that is held for a delay in µs. It returns false if there is none.
-func (f *Flow) enter(c *call, micros int64) bool {
-	delay := time.Duration(micros) * time.Microsecond
+// enter takes a place in the queue for an answer that is held for a delay in µs. It returns false if there is none: the
+// request does not pass then.
+func (b *batch) enter(c *call, micros int64) bool {
+	f, delay := b.flow, time.Duration(micros)*time.Microsecond
 	switch {
 	case delay == 0:
 	case f.dry:
 		c.delay = delay
 	default:
 		if !f.cfg.Queue.Enter(c.deadline, delay) {
+			f.undo(c.method, b.leave(c))
 			return false
 		}
 		c.delay, c.places = delay, c.plan.KeepPlaces()
@@ -213,7 +222,7 @@ func (b *batch) answerCheck(c *call) {
 	}
 	f.cfg.Authorizer.Finish(&check.pending, res)
 	d := &check.pending.Decision
-	if d.Verdict == authz.Allowed && !f.enter(c, d.Delay) {
+	if d.Verdict == authz.Allowed && !b.enter(c, d.Delay) {
 		late(d)
 	}
 	check.answer.Decide(check.request, d)

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 	"github.com/extauthz/extauthz/pkg/wire"
 )
@@ -22,11 +24,30 @@ func (b *batch) deliver(c *call, now time.Time) {
 		c.answered = true
 	case c.delay > 0:
 		c.answered = true
-		b.flow.hold(b.conn, c)
+		b.flow.hold(b.conn, c, b.leave(c))
 	default:
 		b.flow.count(c.method, c.span, c.err, now.Sub(k.Arrived)) // first, because the answer ends the call
 		c.answered = true
-		answer(k, c.reply, c.err)
+		late := !c.deadline.IsZero() && !now.Before(c.deadline)
+		if !answer(k, c.reply, c.err) || late {
+			b.flow.undo(c.method, b.leave(c))
+		}
+	}
+}
+
+// leave returns what undoes the holds of a call whose caller does not get the answer, nil for none. It does so once.
+func (b *batch) leave(c *call) *ratelimit.Undo {
+	if c.left || c.query == nil {
+		return nil
+	}
+	c.left = true
+	return c.plan.Undo(&b.rounds)
+}
+
+// undo removes the holds of a call that has ended before its answer was written. It does not wait.
+func (f *Flow) undo(m Method, u *ratelimit.Undo) {
+	if u != nil {
+		f.protected(&m, u.Start)
 	}
 }
 
@@ -53,13 +74,12 @@ func (f *Flow) count(m Method, span telemetry.Span, err error, took time.Duratio
 	span.EndGRPC(code)
 }
 
-// answer sends the answer of a call of the native transport.
-func answer(k *h2unary.Call, reply []byte, err error) {
+// answer sends the answer of a call of the native transport. It returns false if the client no longer waits for it.
+func answer(k *h2unary.Call, reply []byte, err error) (sent bool) {
 	if err == nil {
-		k.Reply(reply)
-	} else {
-		k.Fail(Status(err))
+		return k.Reply(reply)
 	}
+	return k.Fail(Status(err))
 }
 
 // end ends a batch whose calls are answered.
@@ -87,8 +107,8 @@ func Status(err error) (codes.Code, string) {
 	return s.Code(), s.Message()
 }
 
-// hold sends an answer after its delay (max_delay). It has a place in the queue.
-func (f *Flow) hold(conn *h2unary.Conn, c *call) {
+// hold sends an answer after its delay (max_delay). It has a place in the queue. undo is for a caller who leaves.
+func (f *Flow) hold(conn *h2unary.Conn, c *call, undo *ratelimit.Undo) {
 	k, m, span, delay, places, reply := c.native, c.method, c.span, c.delay, c.places, slices.Clone(c.reply)
 	go func() { // ends after the delay, or with the call
 		var err error
@@ -96,7 +116,9 @@ func (f *Flow) hold(conn *h2unary.Conn, c *call) {
 			err = ctx.Err()
 		}
 		f.count(m, span, err, time.Since(k.Arrived))
-		answer(k, reply, err)
+		if !answer(k, reply, err) || err != nil {
+			f.undo(m, undo)
+		}
 		runtime.Gosched() // answers that end together leave in one write
 		conn.Flush()
 	}()
@@ -110,6 +132,30 @@ func (f *Flow) beginLater(conn *h2unary.Conn, c *call) {
 	later.native, later.deadline, later.span = c.native, c.deadline, c.span
 	c.answered = true
 	go b.start() // ends with the answer
+}
+
+// settles reports whether a query ends holds. That must happen although its caller has gone.
+func settles(q *ratelimit.Query) bool {
+	return slices.ContainsFunc(q.Descriptors, func(d descriptors.Descriptor) bool {
+		last := len(d.Entries) - 1
+		return last >= 0 && d.Entries[last].Key == descriptors.HoldSettle
+	})
+}
+
+// settleApart decides a call in a batch that does not end with its callers. It returns false if that is this one.
+func (b *batch) settleApart(c *call) bool {
+	if b.conn == nil {
+		b.ctx = context.WithoutCancel(b.ctx)
+		return false
+	}
+	if b.apart == nil {
+		b.apart = b.flow.newBatch(b.conn)
+		b.apart.began = b.began
+	}
+	later := b.apart.add(c.method, c.message)
+	later.native, later.deadline, later.span = c.native, c.deadline, c.span
+	c.answered = true
+	return true
 }
 
 // newSingle returns a batch for one call whose caller waits (batch.wait). ctx ends the wait.
@@ -135,10 +181,13 @@ func (f *Flow) Answer(ctx context.Context, m Method, message string, headers tel
 	c.deadline, _ = ctx.Deadline()
 	c.span = f.cfg.Traces.Start(spanNames[m], headers)
 	b.wait()
-	reply, err, delay, places, span := slices.Clone(c.reply), c.err, c.delay, c.places, c.span
+	reply, err, delay, places, span, undo := slices.Clone(c.reply), c.err, c.delay, c.places, c.span, b.leave(c)
 	b.release()
 	if delay > 0 && !f.cfg.Queue.Stay(ctx, delay, places) {
 		reply, err = nil, ctx.Err()
+	}
+	if ctx.Err() != nil {
+		f.undo(m, undo)
 	}
 	f.count(m, span, err, time.Since(arrived))
 	return reply, err

@@ -38,6 +38,9 @@ func (f *Flow) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	b.wait()
 	defer b.release()
 	defer c.span.EndHTTP()
+	if r.Context().Err() != nil {
+		f.undo(c.method, b.leave(c))
+	}
 	if c.err != nil {
 		http.Error(w, c.err.Error(), jsonError(c.err))
 		return
@@ -149,6 +152,9 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, method string, requ
 	if c.err != nil || c.delay > 0 && !f.cfg.Queue.Stay(ctx, c.delay, c.places) { // the caller or its time has gone
 		late(d)
 		c.check.answer.Decide(c.check.request, d)
+	}
+	if ctx.Err() != nil {
+		f.undo(c.method, b.leave(c))
 	}
 	c.check.answer.WriteHTTP(w)
 	code := codes.OK

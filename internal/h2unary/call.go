@@ -90,29 +90,34 @@ func (k *Call) Context() context.Context {
 	return k.ctx
 }
 
-// Reply answers with a message. The answer leaves when Serve returns, or with Flush.
-func (k *Call) Reply(message []byte) {
+// Reply answers with a message. The answer leaves when Serve returns, or with Flush. It returns false if the client has
+// gone, so that there is no answer. A reset that the server has not read yet is not known.
+func (k *Call) Reply(message []byte) bool {
 	c := k.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isAwaited(k) {
-		c.appendReply(k, message)
+	if !c.isAwaited(k) {
+		return false
 	}
+	c.appendReply(k, message)
+	return true
 }
 
-// Fail answers with an error. The answer leaves when Serve returns, or with Flush.
-func (k *Call) Fail(code codes.Code, reason string) {
+// Fail answers with an error, as Reply does with a message.
+func (k *Call) Fail(code codes.Code, reason string) bool {
 	c := k.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isAwaited(k) {
-		c.appendFailure(k, code, reason)
+	if !c.isAwaited(k) {
+		return false
 	}
+	c.appendFailure(k, code, reason)
+	return true
 }
 
 // isAwaited reports whether the client waits for the answer of a call. Otherwise it ends the call. c.mu is held.
 func (c *Conn) isAwaited(k *Call) bool {
-	if k.state == waiting && !c.closed {
+	if k.state == waiting && !c.closed && !c.output.failed {
 		return true
 	}
 	if k.abandoned {

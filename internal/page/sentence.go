@@ -14,23 +14,26 @@ func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
 	if r.Unlimited {
 		return "No limit " + whom(r.Path()) + "."
 	}
-	window := l.Unit.String()
+	window := "per " + l.Unit.String()
 	if l.UnitMultiplier > 1 {
-		window = suggest.Counted(int(l.UnitMultiplier), window)
+		window = "per " + suggest.Counted(int(l.UnitMultiplier), l.Unit.String())
 	}
 	if l.Calendar != nil {
 		window += " in " + l.Calendar.Zone()
 	}
+	if l.Algorithm.Windowless() {
+		window = "at once"
+	}
 	text := "No requests "
 	if l.Requests > 0 {
-		text = fmt.Sprintf("At most %s per %s ", suggest.Counted(int(l.Requests), "request"), window)
+		text = fmt.Sprintf("At most %s %s ", suggest.Counted(int(l.Requests), "request"), window)
 	}
 	parts := suggest.Parts{text, whom(r.Path())}
 	parts.Add(l.Algorithm.HasBurst() && l.Burst != l.Requests, ", up to %d at once", l.Burst)
 	parts.Add(l.MaxDelay > 0, ", held for up to %s if early", time.Duration(l.MaxDelay)*time.Microsecond)
 	parts.Add(true, " (%s).", strings.ReplaceAll(l.Algorithm.String(), "_", " "))
 	if l.Override != nil {
-		parts.Add(true, " A request or a credential can bring its own limit, up to %d per %s.", l.Override.Max, window)
+		parts.Add(true, " A request or a credential can bring its own limit, up to %d %s.", l.Override.Max, window)
 	}
 	parts.Add(r.Node.Quota, " Quota: it denies only if all quotas of a request do.")
 	parts.Add(l.Shadow, " In shadow: it never denies.")

@@ -61,7 +61,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) collectDecisions(to samples) {
-	type sum struct{ allowed, denied, shadowDenied, undecided uint64 }
+	type sum struct {
+		allowed, denied, shadowDenied, undecided uint64
+		holds                                    bool
+		settled, unknown, expired, undone        uint64
+	}
 	sums := make(map[ratelimit.Series]sum) // rules may share a name
 	m.live.Limits().EachCounters(func(name ratelimit.Series, n *ratelimit.Counters) {
 		name.Beside = false // it is no label
@@ -70,6 +74,11 @@ func (m *metrics) collectDecisions(to samples) {
 		s.denied += n.Denied.Descriptors()
 		s.shadowDenied += n.ShadowDenied.Descriptors()
 		s.undecided += n.Undecided.Load()
+		s.holds = s.holds || n.HasHolds()
+		s.settled += n.Settled.Load()
+		s.unknown += n.Unknown.Load()
+		s.expired += n.Expired.Load()
+		s.undone += n.Undone.Load()
 		sums[name] = s
 	})
 	decisions := to.counter("ratelimit_decisions_total",
@@ -78,7 +87,17 @@ func (m *metrics) collectDecisions(to samples) {
 		"domain", "rule", "limit", "decision")
 	undecided := to.counter("ratelimit_undecided_total",
 		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
+	ends := to.counter("ratelimit_hold_ends_total",
+		"Holds that have ended, by end: settled, expired, or undone because the call has ended before its answer. "+
+			"The end unknown counts settlements that have found no hold; their cost is charged all the same.",
+		"domain", "rule", "limit", "end")
 	for name, s := range sums {
+		if s.holds {
+			ends(s.settled, name.Domain, name.Rule, name.Limit, "settled")
+			ends(s.unknown, name.Domain, name.Rule, name.Limit, "unknown")
+			ends(s.expired, name.Domain, name.Rule, name.Limit, "expired")
+			ends(s.undone, name.Domain, name.Rule, name.Limit, "undone")
+		}
 		decisions(s.allowed, name.Domain, name.Rule, name.Limit, "allowed")
 		decisions(s.denied, name.Domain, name.Rule, name.Limit, "denied")
 		decisions(s.shadowDenied, name.Domain, name.Rule, name.Limit, "shadow_denied")
@@ -101,6 +120,10 @@ func (m *metrics) collectDecisions(to samples) {
 		unmatched(c.Unmatched.Load(), domain)
 		unknown(c.UnknownDomain.Load(), domain)
 	})
+	to.counter("ratelimit_hold_not_undone_total",
+		"Calls that have ended before their answer, and whose holds were not removed. They end by their ttl.")(t.NotUndone.Load())
+	to.counter("ratelimit_hold_negative_total",
+		"Reserves and settlements with is_negative_hits, which is ignored.")(t.NegativeHolds.Load())
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
 	failed := to.counter("store_errors_total",
 		"Requests that the store could not decide, by the policy that answered (none when strict).", "policy")

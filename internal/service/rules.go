@@ -76,11 +76,15 @@ func RuleConfig(s *settings.Settings) file.Config {
 
 // checkOptions returns how to check rules of files and of an xDS server.
 func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
-	return ratelimit.CheckOptions{
+	o := ratelimit.CheckOptions{
 		DefaultAlgorithm: s.Limits.DefaultAlgorithm, CalendarMonths: s.Limits.CalendarMonths,
 		MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
 		Sent: s.Answers.ReplyHeaders().Sent(),
 	}
+	if s.UsesRedis() {
+		o.DefaultPolicy = s.Limits.StoreErrorPolicy
+	}
+	return o
 }
 
 // ruleSource follows the source of the rules and activates them. /rlconfig and the metrics read it.

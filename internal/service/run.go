@@ -189,6 +189,10 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding.OwnLimit = ownLimits(rules.live, rules.keys.keys)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = observeUndecided(rules.log, rules.registry)
+	deciding.Undone = func(domain string, holds int, err error) {
+		rules.log.Debug("a call has ended before its answer, so its holds are undone", "domain", domain, "holds", holds,
+			"error", err)
+	}
 	deciding.Missed, deciding.Clock, deciding.Now = telemetry.LogMisses(rules.log), rules.Clock, rules.now()
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),

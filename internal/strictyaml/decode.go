@@ -46,6 +46,15 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 			continue
 		}
 		i := slices.Index(s.names, f.key)
+		if former := s.former(f.key); former >= 0 {
+			if name := s.names[former]; v.has(name) {
+				d.fail(f.at, suggest.Quoted(f.key)+" beside "+suggest.Quoted(name),
+					suggest.Quoted(f.key)+" is the former name of "+suggest.Quoted(name)+": keep one of them")
+				f.value.unread = true
+				continue
+			}
+			i, v.fields[n].key, f.key = former, s.names[former], s.names[former]
+		}
 		if i < 0 {
 			word := suggest.Closest(f.key, s.names)
 			if !d.unknownKey(s, f) || !suggest.Sure(f.key, word) || v.has(word) {

@@ -228,26 +228,29 @@ func (k *key) readMap(d *decoder, f field, into reflect.Value) bool {
 	return true
 }
 
-// readTexts reads a map of texts, which is not empty. A type with an UnmarshalText method takes a word, too.
-func (k *key) readTexts(d *decoder, f field, into reflect.Value) bool {
-	v := f.value
-	switch {
-	case v.shape == scalar && isText(into.Type()):
-		return readText(nil)(d, f, into)
-	case v.shape != mapping:
-		return d.isNot(f, "a map", v.String(), forExample(k.example()))
-	case len(v.fields) == 0:
-		return d.fail(f.at, f.name()+" is empty", "add a key, or delete "+f.name())
+// readEntries returns a reader of maps from texts to texts or numbers, which are not empty. element reads one value. A
+// type with an UnmarshalText method takes a word, too.
+func (k *key) readEntries(element reader) reader {
+	return func(d *decoder, f field, into reflect.Value) bool {
+		v := f.value
+		switch {
+		case v.shape == scalar && isText(into.Type()):
+			return readText(nil)(d, f, into)
+		case v.shape != mapping:
+			return d.isNot(f, "a map", v.String(), forExample(k.example()))
+		case len(v.fields) == 0:
+			return d.fail(f.at, f.name()+" is empty", "add a key, or delete "+f.name())
+		}
+		into.Set(reflect.MakeMapWithSize(into.Type(), len(v.fields)))
+		read := true
+		for _, one := range v.fields {
+			value := reflect.New(into.Type().Elem()).Elem()
+			one.value.unread = one.value.unread || !element(d, one, value)
+			read = read && !one.value.unread
+			into.SetMapIndex(reflect.ValueOf(one.key), value)
+		}
+		return read
 	}
-	into.Set(reflect.MakeMapWithSize(into.Type(), len(v.fields)))
-	read := true
-	for _, one := range v.fields {
-		text := reflect.New(into.Type().Elem()).Elem()
-		one.value.unread = one.value.unread || !readText(nil)(d, one, text)
-		read = read && !one.value.unread
-		into.SetMapIndex(reflect.ValueOf(one.key), text)
-	}
-	return read
 }
 
 // data returns a value as plain Go data.

@@ -38,6 +38,9 @@ func (s *section) schema() map[string]any {
 	members := map[string][]any{}
 	for _, k := range s.keys {
 		properties[k.name] = k.property()
+		if former := k.tag.Get("former"); former != "" {
+			properties[former] = properties[k.name]
+		}
 		if k.required {
 			required = append(required, k.name)
 		}

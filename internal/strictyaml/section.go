@@ -43,6 +43,11 @@ type key struct {
 	below *section
 }
 
+// former returns the index of the key that has had another name, -1 for none.
+func (s *section) former(name string) int {
+	return slices.IndexFunc(s.keys, func(k *key) bool { return name != "" && k.tag.Get("former") == name })
+}
+
 // section returns the section for maps of a type below the key under, or in its list. under is nil for the root map.
 func (kind *Kind) section(t reflect.Type, under *key) *section {
 	name, belongs := "the top level of the file", "it belongs at the top level of the file"
@@ -126,14 +131,18 @@ func (k *key) formOf(t reflect.Type) form {
 	case t == reflect.TypeFor[time.Duration]():
 		const pattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 		return form{readDuration, map[string]any{"type": "string", "pattern": pattern}, "duration"}
-	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
-		texts := form{k.readTexts, map[string]any{"type": "object", "minProperties": 1, "additionalProperties": textSchema()},
-			"map of texts"}
-		if words := wordsOf(t); words != nil {
-			texts.schema = map[string]any{"anyOf": []any{texts.schema, map[string]any{"enum": words}}}
-			texts.name += ", or " + suggest.OneOf(words)
+	case t.Kind() == reflect.Map && t.Elem().Kind() != reflect.Interface:
+		element := k.formOf(t.Elem())
+		entries := form{k.readEntries(element.read),
+			map[string]any{"type": "object", "minProperties": 1, "additionalProperties": element.schema}, "map of texts"}
+		if element.name != "text" {
+			entries.name = "map of names to a " + element.name
 		}
-		return texts
+		if words := wordsOf(t); words != nil {
+			entries.schema = map[string]any{"anyOf": []any{entries.schema, map[string]any{"enum": words}}}
+			entries.name += ", or " + suggest.OneOf(words)
+		}
+		return entries
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
 		read := readText(words)
@@ -148,7 +157,7 @@ func (k *key) formOf(t reflect.Type) form {
 	case t.Kind() == reflect.Bool:
 		return form{readBool, map[string]any{"type": "boolean"}, "`true` or `false`"}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
-		least, most := k.bounds()
+		least, most := k.bounds(t)
 		name := fmt.Sprintf("whole number, %d to %d", least, most)
 		if most == math.MaxInt64 {
 			name = fmt.Sprintf("whole number, %d or more", least)
@@ -204,12 +213,13 @@ func (k *key) example() string {
 	}
 }
 
-// bounds returns the least and the largest value of an integer, by its tags or by its type. It is at most an int64.
-func (k *key) bounds() (least, most int64) {
-	bits := k.typ.Bits()
+// bounds returns the least and the largest value of an integer, by the tags of the key or by its type. It is at most an
+// int64.
+func (k *key) bounds(t reflect.Type) (least, most int64) {
+	bits := t.Bits()
 	most = math.MaxInt64 >> (64 - bits)
 	least = -most - 1
-	if k.typ.Kind() >= reflect.Uint {
+	if t.Kind() >= reflect.Uint {
 		least, most = 0, math.MaxInt64>>max(0, 63-bits)
 	}
 	return k.bound("min", least), k.bound("max", most)

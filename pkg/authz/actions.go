@@ -2,7 +2,6 @@ package authz
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +16,7 @@ type facts struct {
 	request  *Request
 	host     string // a hostname
 	query    string
+	path     string // a result of plainPath
 	decision *Decision
 	access   *accessRule
 }
@@ -24,7 +24,8 @@ type facts struct {
 // descriptorMaker is a compiled RateLimit.
 type descriptorMaker struct {
 	actions []entryMaker
-	hits    HitsAddend // with the header in lower case
+	cost    *price
+	hold    string // the header with the id of the hold, in lower case; "" for none
 }
 
 // entryMaker is a compiled Action. It gives the entry (key, value).
@@ -43,9 +44,9 @@ type entryMaker struct {
 func compileLimits(limits []RateLimit) []descriptorMaker {
 	makers := make([]descriptorMaker, len(limits))
 	for i := range limits {
-		makers[i].hits = limits[i].Hits
-		if header := limits[i].Hits.Header; header != nil {
-			makers[i].hits.Header = new(strings.ToLower(*header))
+		makers[i].cost = limits[i].Cost.compile()
+		if hold := limits[i].Hold; hold != nil {
+			makers[i].hold = strings.ToLower(text(hold.RequestHeader))
 		}
 		for k := range limits[i].Actions {
 			makers[i].actions = append(makers[i].actions, limits[i].Actions[k].compile())
@@ -72,7 +73,12 @@ func (p *Pending) describe(limits []descriptorMaker) {
 			p.entries = p.entries[:begin]
 			continue
 		}
-		hits := limit.hits.of(p.facts.request)
+		if limit.hold != "" { // without the header, the id is empty: the limiter then makes one
+			id, _ := p.facts.request.Headers.Get(limit.hold)
+			p.entries = append(p.entries, descriptors.Entry{Key: descriptors.HoldReserve, Value: id})
+			end++
+		}
+		hits := limit.cost.of(&p.facts)
 		if p.Query.Dry { // the quota is what is left, so its reading asks for nothing
 			hits = new(uint64)
 		}
@@ -80,26 +86,6 @@ func (p *Pending) describe(limits []descriptorMaker) {
 			Entries: p.entries[begin:end:end], Hits: hits,
 		})
 	}
-}
-
-// of returns the cost of a request, nil for an implicit 1. One from a header is at least 1, because clients set it.
-func (h *HitsAddend) of(r *Request) *uint64 {
-	if *h == (HitsAddend{}) {
-		return nil
-	}
-	if h.Header != nil {
-		text, _ := r.Headers.Get(*h.Header)
-		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest number if it is out of range
-		if err == nil || errors.Is(err, strconv.ErrRange) {
-			return new(max(1, n))
-		}
-	}
-	if h.Extension != nil {
-		if n, err := strconv.ParseUint(r.Extensions[*h.Extension], 10, 64); err == nil {
-			return new(n)
-		}
-	}
-	return new(uint64(max(1, h.Number)))
 }
 
 // compile returns the compiled action. Its key is "" if the action has neither a key nor a default for it.
@@ -144,10 +130,7 @@ func (a *Action) compile() (e entryMaker) {
 		path, byDefault := a.Metadata.Path, a.Metadata.Default
 		e.key = text(a.Metadata.Key)
 		e.value = func(f *facts) (string, bool) {
-			value := byDefault
-			if metadata := f.request.Metadata; metadata != nil {
-				value = cmp.Or(plainText(metadata.At(path)), byDefault)
-			}
+			value := cmp.Or(f.request.metadata(path), byDefault)
 			return value, value != ""
 		}
 	case a.Method != nil:
@@ -235,6 +218,14 @@ func (r *Request) client(trustedHops int) string {
 		return r.Source
 	}
 	return address
+}
+
+// metadata returns what is at a path of the metadata as a text, "" for none.
+func (r *Request) metadata(path []string) string {
+	if r.Metadata == nil {
+		return ""
+	}
+	return plainText(r.Metadata.At(path))
 }
 
 // plainText returns a string, number or bool as a text; "" for another value.

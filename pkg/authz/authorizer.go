@@ -210,7 +210,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		path = p.quotaPath
 	}
 	access := p.rule(r, host, path)
-	f.host, f.query, f.decision, f.access = host, query, d, access
+	f.host, f.path, f.query, f.decision, f.access = host, path, query, d, access
 	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil

@@ -132,7 +132,11 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 				"add one, for example "+suggest.Quoted("- "+example)+": each action gives one entry of a descriptor")
 		case l.repeats(limits[:i]):
 			c.Key(path+".actions").Warn("an earlier limit has the same `actions`: a request charges its bucket twice",
-				"delete one of the limits, and set `hits_addend` if a request costs more than 1")
+				"delete one of the limits, and set `cost` if a request costs more than 1")
+		}
+		c.checkCost(path+".cost", &l.Cost)
+		if list == "refused" && l.Hold != nil {
+			c.Key(path+".hold").Fail("a refused request holds nothing", "delete `hold`: nothing would settle it")
 		}
 		for k := range l.Actions {
 			action, at := &l.Actions[k], ratelimit.Element(path+".actions", k)

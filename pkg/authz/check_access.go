@@ -186,7 +186,7 @@ const (
 	maxPatterns = 32
 )
 
-// checkReached warns of an access rule that never applies, because an earlier one matches all of its requests.
+// checkReached warns of a rule that never applies, because an earlier one matches all of its requests.
 func (c *checker) checkReached(path string, rule *accessRule, before []accessRule, paths []string) {
 	if len(before) > maxCompared || !rule.comparable() {
 		return
@@ -197,7 +197,7 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	}
 	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
-		"this access rule never applies: the one at "+cmp.Or(before[i].Position, paths[i])+
+		"this rule never applies: the one at "+cmp.Or(before[i].Position, paths[i])+
 			" matches all of its requests",
 		"the first rule that matches applies: put this one before it, or delete it")
 }

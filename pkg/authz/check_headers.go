@@ -101,7 +101,7 @@ func namesPath(header string) bool { return header == "x-path" || header == "x-u
 func (p *Policy) judgesPath() bool {
 	hasPath := func(a Action) bool { return a.Path != nil }
 	return len(p.Access) > 0 || slices.ContainsFunc(slices.Concat(p.Limits, p.Refused), func(l RateLimit) bool {
-		return slices.ContainsFunc(l.Actions, hasPath)
+		return len(l.Cost.Rules) > 0 || slices.ContainsFunc(l.Actions, hasPath)
 	})
 }
 

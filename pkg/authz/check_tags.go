@@ -19,7 +19,9 @@ var lacking = map[string]string{
 	"header_value_match.value": "add `value: <the value of the entry for requests that match>`",
 	"key":                      "add `key: <the key of a descriptor under descriptors>`",
 	"metadata.path":            wantMetadata,
+	"number":                   "add `number: <the cost>`",
 	"parameter":                "add `parameter: <its name in the query>`",
+	"request_header":           "add `request_header: x-hold-id`",
 }
 
 const (
@@ -76,7 +78,7 @@ func (c *checker) checkTags(path string, object reflect.Value) {
 				message = "this action lacks " + suggest.Quoted(key)
 			}
 			c.Key(at).Lacking().Fail(message, remedy)
-		case key == "header":
+		case key == "header", key == "request_header":
 			c.checkHeaderName(at, value.Elem().String())
 		case kind == reflect.Pointer && value.Elem().Kind() == reflect.String:
 			if hint := cmp.Or(empty[key], lacking[parent+"."+key], lacking[key]); value.Elem().Len() == 0 && hint != "" {
@@ -84,6 +86,8 @@ func (c *checker) checkTags(path string, object reflect.Value) {
 			}
 		case value.CanInt():
 			c.checkBounds(at, key, value.Int(), field.Tag)
+		case kind == reflect.Pointer && value.Elem().CanInt():
+			c.checkBounds(at, key, value.Elem().Int(), field.Tag)
 		case kind == reflect.Pointer:
 			c.checkTags(at, value.Elem())
 		case kind == reflect.Struct:

@@ -183,6 +183,7 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 		c.access = append(c.access, p.Access[i].compile())
 	}
 	for _, limit := range slices.Concat(p.Limits, p.Refused) {
+		c.readsMetadata = c.readsMetadata || limit.Cost.Metadata != nil
 		for _, action := range limit.Actions {
 			c.readsMetadata = c.readsMetadata || action.Metadata != nil
 			if action.RemoteAddress != nil {

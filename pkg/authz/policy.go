@@ -110,17 +110,11 @@ type IdentityHeaders struct {
 
 // RateLimit makes one descriptor: each action makes an entry. If an action has no value, there is no descriptor.
 type RateLimit struct {
-	Actions []Action   `yaml:"actions" required:"true" doc:"Each action makes one entry of the descriptor. If one has no value, there is no descriptor." example:"[{credential: {field: owner}}]"`
-	Hits    HitsAddend `yaml:"hits_addend" doc:"The cost of a request." default:"1" example:"{number: 100}"`
+	Actions []Action `yaml:"actions" required:"true" doc:"Each action makes one entry of the descriptor. If one has no value, there is no descriptor." example:"[{credential: {field: owner}}]"`
+	Cost    Cost     `yaml:"cost" former:"hits_addend" doc:"The cost of a request." default:"1" example:"{number: 100}"`
+	Hold    *Hold    `yaml:"hold" doc:"Makes the cost a hold until it is settled. The rule needs hold, too." example:"{request_header: x-hold-id}"`
 	// Position is where the limit is, "file:line".
 	Position string `yaml:",position"`
-}
-
-// HitsAddend is the cost of a request: the number in a header or a context extension, else Number, else 1.
-type HitsAddend struct {
-	Number    int64   `yaml:"number" min:"1" max:"1000000000" doc:"The cost of a request if header or extension state none." default:"1" example:"100"`
-	Header    *string `yaml:"header" oneof:"cost,optional" doc:"The request header that states the cost." example:"x-tokens"`
-	Extension *string `yaml:"extension" oneof:"cost,optional" doc:"The key of the context_extensions of the route that states the cost." example:"cost"`
 }
 
 // Action makes one entry of a descriptor, as an action of Envoy's rate_limits does. Exactly one of its keys is set.

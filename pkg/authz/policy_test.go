@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 		{"a path of no kind", func(p *authz.Policy) { p.Access[0].Path = &authz.PathPattern{} },
 			"access[0].path: a `path` without `exact`, `prefix` or `template`"},
 		{"never reached", func(p *authz.Policy) { p.Access = []authz.Access{p.Access[1], p.Access[0]} },
-			"access[1]: this access rule never applies: the one at access[0] matches all of its requests"},
+			"access[1]: this rule never applies: the one at access[0] matches all of its requests"},
 		{"no actions", limit(func(l *authz.RateLimit) { l.Actions = nil }), "limits[0].actions: a limit without `actions`"},
 		{"an empty action", limit(func(l *authz.RateLimit) { l.Actions = []authz.Action{{}} }),
 			"limits[0].actions[0]: an element of `actions` without `credential`, " +
@@ -126,10 +126,10 @@ func TestCheck(t *testing.T) {
 			"limits[0].actions[0].remote_address.ipv4_mask: `ipv4_mask` cannot be `33`"},
 		{"IPv6 mask", address(authz.RemoteAddress{IPv6Mask: 129}),
 			"limits[0].actions[0].remote_address.ipv6_mask: `ipv6_mask` cannot be `129`"},
-		{"negative hits", limit(func(l *authz.RateLimit) { l.Hits.Number = -1 }),
-			"limits[0].hits_addend.number: `number` cannot be `-1`"},
-		{"too many hits", limit(func(l *authz.RateLimit) { l.Hits.Number = 1_000_000_001 }),
-			"limits[0].hits_addend.number: `number` cannot be `1000000001`"},
+		{"negative hits", limit(func(l *authz.RateLimit) { l.Cost.Number = -1 }),
+			"limits[0].cost.number: `number` cannot be `-1`"},
+		{"too many hits", limit(func(l *authz.RateLimit) { l.Cost.Number = 1_000_000_001 }),
+			"limits[0].cost.number: `number` cannot be `1000000001`"},
 		{"a header of Envoy's", func(p *authz.Policy) {
 			p.Headers = &authz.IdentityHeaders{Plan: new(authz.OptionalHeader("X-Envoy-Plan"))}
 		},
@@ -210,7 +210,7 @@ func FuzzPolicy(f *testing.F) {
 						Header: optional(13, name), Value: optional(14, host), Pattern: optional(15, host),
 					}},
 				},
-				Hits: authz.HitsAddend{Number: int64(number), Header: optional(0, name)},
+				Cost: authz.Cost{Number: int64(number), Header: optional(0, name)},
 			}},
 			Headers:     &authz.IdentityHeaders{Owner: new(authz.OptionalHeader(name))},
 			KeepHeaders: []string{name},

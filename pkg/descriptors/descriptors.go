@@ -12,6 +12,15 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
+// HoldReserve and HoldSettle are the keys of a last entry that asks for a hold. Its value is the id of the hold.
+const (
+	HoldReserve = "hold.reserve"
+	HoldSettle  = "hold.settle"
+)
+
+// OfHold reports whether the key is HoldReserve or HoldSettle.
+func OfHold(key string) bool { return key == HoldReserve || key == HoldSettle }
+
 // Descriptor is a list of entries, in the order in which the rule tree is walked.
 type Descriptor struct {
 	Entries []Entry

@@ -22,6 +22,8 @@ type CheckOptions struct {
 	MergeDomains bool
 	// Strict is Config.Strict.
 	Strict bool
+	// DefaultPolicy is RulesOptions.DefaultPolicy if a store is shared, else 0.
+	DefaultPolicy StoreErrorPolicy
 	// Sent are the names of the headers of RESPONSE_HEADERS that answers have, in lower case.
 	Sent []string
 }
@@ -34,7 +36,7 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	for i := range domains {
 		d := &domains[i]
 		standard := defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}
-		c := &checker{defaults: standard, strict: o.Strict, sent: o.Sent, rules: &domainRules{
+		c := &checker{defaults: standard, strict: o.Strict, policy: o.DefaultPolicy, sent: o.Sent, rules: &domainRules{
 			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
 		}}
 		checkers[i] = c
@@ -78,7 +80,8 @@ type checker struct {
 	Mistakes
 	defaults  defaults
 	strict    bool
-	sent      []string // CheckOptions.Sent
+	policy    StoreErrorPolicy // CheckOptions.DefaultPolicy
+	sent      []string         // CheckOptions.Sent
 	rules     *domainRules
 	replacing []replacing
 }
@@ -129,6 +132,10 @@ func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
 	if n.Key == "" {
 		c.At(at, at+".key").Fail("descriptor has empty key", "add `key: <the key of an entry of Envoy's descriptor>`")
 		return
+	}
+	if descriptors.OfHold(n.Key) {
+		c.At(at+".key").Warn("the key "+suggest.Quoted(n.Key)+" is that of an entry that asks for a hold",
+			"it needs no descriptor of its own: below a limit with `hold`, this one never matches")
 	}
 	p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 	if first, known := level[p]; known {
@@ -226,6 +233,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 				"keep one limit, or delete `quota_mode`")
 	}
 	c.checkTogether(n.Limits, at+".limits")
+	c.checkHolds(n.Limits, at+".limits")
 }
 
 // checkShadow reports what has no meaning in a limit in shadow.
@@ -252,7 +260,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 	for i := range limits {
 		l := &limits[i]
 		named[l.Name] = true
-		b, err := l.spec(c.defaults).Bucket()
+		b, err := l.spec(c.defaults).ofRule()
 		if l.Unlimited || err != nil {
 			continue
 		}
@@ -263,9 +271,12 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 			continue
 		}
 		at, other := Element(at, i), Element(at, j)
+		kind := b.Algorithm.String()
+		if !b.Algorithm.Windowless() {
+			kind += " over " + suggest.Counted(int(max(l.Multiplier, 1)), l.Unit.String())
+		}
 		c.At(at, append(specPaths(at), specPaths(other)...)...).Fail(
-			"two limits of one descriptor share a bucket: both are "+b.Algorithm.String()+" over "+
-				suggest.Counted(int(max(l.Multiplier, 1)), l.Unit.String()),
+			"two limits of one descriptor share a bucket: both are "+kind,
 			"the other is at "+cmp.Or(limits[j].Position, other)+
 				": only the smaller would count; delete the larger, or change its algorithm or window")
 	}

@@ -25,7 +25,7 @@ func specPaths(at string) []string {
 
 // checkLimit reports mistakes in a limit. keys are the keys of the entries that lead to it.
 func (c *checker) checkLimit(l *Limit, at string, keys []string) {
-	if l.Unit == descriptors.UnknownUnit {
+	if l.Unit == descriptors.UnknownUnit && !l.Algorithm.Windowless() {
 		c.Key(at, at+".unit").Fail("a rate limit without `unit`",
 			"add `unit: second` (or minute, hour, day, week, month, year)")
 	}
@@ -45,6 +45,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 			"want a status from 400 to 599, such as 403")
 	}
 	l.Headers.Check(&c.Mistakes, at+".headers", c.sent)
+	c.checkHold(l, at)
 	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
 	c.checkAtLeast(l.Burst, 1, at+".burst")
 	if l.Requests != nil {
@@ -64,12 +65,15 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 			"delete `algorithm` and `unit_multiplier`, count days instead of months, or unset USE_CALENDAR_MONTH_RATE_LIMIT")
 		return
 	}
-	limit, err := spec.Bucket()
+	limit, err := spec.ofRule()
 	if err != nil {
 		c.failSpec(l, spec, at, err)
 		return
 	}
 	c.warnCosts(l, spec, at)
+	if l.Hold != nil { // checkHold reports the keys that follow
+		return
+	}
 	c.checkOverride(l.Override, spec, at)
 	c.checkMaxDelay(l.MaxDelay, limit, at)
 	c.checkLease(l, limit, at)
@@ -144,7 +148,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 	case "requests_per_unit":
 		hint := "for no limit at all write `unlimited: true` and nothing else"
 		switch {
-		case spec.Requests > bucket.MaxWindowRequests:
+		case spec.Requests > bucket.MaxWindowRequests, spec.Algorithm.Windowless():
 		case spec.Requests > bucket.MaxRequests:
 			hint = fmt.Sprintf("`algorithm: fixed_window` counts up to %d", bucket.FixedWindow.Most())
 		case spec.Algorithm == bucket.SlidingWindowLog:

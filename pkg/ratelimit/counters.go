@@ -21,8 +21,16 @@ type Counters struct {
 	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
 
-	over atomic.Int64 // the keys in a run of denials, as the sketch has them
+	// Settled counts settlements that have ended a hold, Unknown those that have found none. Expired counts holds that
+	// have expired, and Undone those whose call has ended before its answer.
+	Settled, Unknown, Expired, Undone atomic.Uint64
+
+	holds atomic.Bool  // a limit with holds has decided
+	over  atomic.Int64 // the keys in a run of denials, as the sketch has them
 }
+
+// HasHolds reports whether a limit with holds has decided.
+func (c *Counters) HasHolds() bool { return c.holds.Load() }
 
 // Tally counts descriptors and their hits. Almost every descriptor has one hit, which costs one addition.
 type Tally struct {
@@ -81,6 +89,11 @@ type Totals struct {
 	GlobalShadow atomic.Uint64
 	// Invalid counts requests with a QueryError, and those with ErrNoRules.
 	Invalid atomic.Uint64
+	// NotUndone counts calls that have ended before their answer, and whose holds the store was not asked to remove, or
+	// did not.
+	NotUndone atomic.Uint64
+	// NegativeHolds counts reserves and settlements with is_negative_hits, which is ignored.
+	NegativeHolds atomic.Uint64
 	// StoreErrors counts requests that the store could not decide, by the policy that decided.
 	StoreErrors [Allow + 1]atomic.Uint64
 	// UnknownOutcomes counts the requests among StoreErrors that may have been charged anyway.

@@ -278,11 +278,14 @@ func (s *hotSet) halve(at int64) {
 
 func (e *hotEntry) isOver(at int64) bool { return e.since.Load() != 0 && at < e.until.Load() }
 
-// show notes what the bucket has shown. A limit of 0 has no bucket: its run ends after a window without requests.
+// show notes what the bucket has shown. A limit of 0 has no bucket: its run ends after a window without requests. One
+// of concurrency has no window: its run ends when all holds have expired.
 func (e *hotEntry) show(n *noted, at int64) {
 	wait := n.ResetAfter
 	if wait == 0 && !n.Allowed {
-		wait = n.limit.limit.Window
+		if wait = n.limit.limit.Window; wait == 0 {
+			wait = n.limit.limit.Hold.TTL
+		}
 	}
 	set(&e.until, at+wait)
 	set(&e.remaining, n.Remaining)
@@ -302,7 +305,7 @@ func (e *hotEntry) describe(n *noted, hash uint64) {
 	if n.plan.query.Refused {
 		before = "(refused requests) "
 	}
-	for _, entry := range n.plan.query.Descriptors[n.limit.descriptor].Entries {
+	for _, entry := range n.plan.entries(n.limit.descriptor) {
 		for _, part := range [...]string{before, entry.Key, "=", entry.Value} {
 			text = append(text, part[:min(len(part), cap(text)-len(text))]...)
 		}

@@ -35,6 +35,8 @@ type Limit struct {
 
 	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
 
+	Hold *HoldTerms `yaml:"hold" doc:"Lets requests reserve hits under an id, and settle them with the real cost." default:"no holds"`
+
 	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a request may be held: token_bucket, leaky_bucket. At most 1m." default:"0s"`
 	// Shadow is for an element of limits. Check refuses it in rate_limit, where envoyproxy/ratelimit ignores it.
 	Shadow  bool           `yaml:"shadow_mode" doc:"In limits: decides and counts, but never denies." default:"false"`
@@ -54,7 +56,7 @@ func (r Replaced) String() string { return r.Name }
 
 // ProblemDetail is the template of a problem detail (RFC 9457). Title and Detail can have placeholders. {retry_after}
 // is the number of seconds until the request would pass, or "never". {limit} is the number of requests in a window,
-// {window} its seconds, and {policy} the name of the limit. An empty text keeps the usual one.
+// {window} its seconds, and {policy} the name of the limit. A limit of concurrency has no {window}. An empty text keeps the usual one.
 type ProblemDetail struct {
 	Type   string `yaml:"type" doc:"A URI for the kind of problem." example:"https://shop.example/too-many"`
 	Title  string `yaml:"title" doc:"A short summary." example:"Too many requests for {policy}"`

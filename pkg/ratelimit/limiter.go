@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -46,6 +47,9 @@ type Config struct {
 	NearLimitRatio float32
 	// Undecided receives the reason each time that Store could not decide a request. It must return at once. Optional.
 	Undecided func(err error)
+	// Undone receives how many holds of a domain were removed because their call has ended before its answer, and the
+	// error of the store, if there is one. It must return at once. Optional.
+	Undone func(domain string, holds int, err error)
 	// Missed receives a descriptor that no rule matches, and a domain without rules, then without entries. Each domain,
 	// and each descriptor with other keys, is reported at most once an hour. It must return at once. Optional.
 	Missed func(rules *Rules, domain string, entries []descriptors.Entry)
@@ -80,8 +84,9 @@ type Limiter struct {
 	sketch  *sketch
 	cache   *localCache // nil for none
 	waiting sync.Pool   // of *waiting, for DecideAll
-	dry     bool        // see Dry
-	forDry  *Limiter    // decides Dry queries
+	undos   atomic.Int64
+	dry     bool     // see Dry
+	forDry  *Limiter // decides Dry queries
 }
 
 // New returns a limiter.

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -26,7 +27,7 @@ import (
 //
 // A descriptor is key=value entries joined by ">". It may have hits=N, refund (is_negative_hits) and limit=N/unit (the
 // request's). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
-// with what remains. It is "none" if no limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
+// with what remains, and the units and the number of holds of a limit with holds. It is "none" if no limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
 // line "reload" makes the rules of rules2.yaml active.
 func TestLimiter(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -42,6 +43,38 @@ func TestLimiter(t *testing.T) {
 			newScenario(t, archive).run(t)
 		})
 	}
+}
+
+// pure is Request.Decide over a map as a store, for one goroutine.
+type pure struct {
+	states map[string]bucket.State
+	clock  func() int64
+	asked  func(takes []bucket.Take) // is told of each request; optional
+}
+
+func (p *pure) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	for i := range requests {
+		r := &requests[i]
+		if p.asked != nil {
+			p.asked(r.Takes)
+		}
+		loaded := make([]bucket.Loaded, len(r.Takes))
+		for k, t := range r.Takes {
+			state := p.states[t.Key]
+			loaded[k].State = state.Clone()
+		}
+		if r.Dry {
+			r.DecideDry(p.clock(), loaded, &outcomes[i])
+			continue
+		}
+		r.Decide(p.clock(), loaded, &outcomes[i])
+		for k, t := range r.Takes {
+			if loaded[k].Changed {
+				p.states[strings.Clone(t.Key)] = loaded[k].State
+			}
+		}
+	}
+	done()
 }
 
 type scenario struct {
@@ -80,6 +113,9 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 			cfg.Quota = true
 		case "stop_when_over":
 			cfg.StopWhenOver = true
+		case "pure":
+			cfg.Store = &pure{states: map[string]bucket.State{}, clock: s.now.Load}
+			cfg.Now = func() time.Time { return time.UnixMicro(s.now.Load()) }
 		case "strict":
 			cfg.Strict, s.options.Wildcards = true, descriptors.FileOrder
 			s.cfg.DefaultAlgorithm, s.options.DefaultAlgorithm = bucket.FixedWindow, bucket.FixedWindow
@@ -239,6 +275,9 @@ func describe(res ratelimit.Result) string {
 			fmt.Fprintf(&b, "shadow %d", a.Remaining())
 		default:
 			fmt.Fprintf(&b, "ok %d", a.Remaining())
+		}
+		if s.Binding != nil && s.Binding.Decision.Held != nil {
+			fmt.Fprintf(&b, " held %d in %d", s.Binding.Decision.Held.Units, s.Binding.Decision.Held.Number)
 		}
 	}
 	return b.String()

@@ -71,7 +71,7 @@ func (r *Rules) LocateRule(domain, name string) (found []Located, patterns []str
 					pattern += string(refusedMark)
 				}
 				found = append(found, Located{
-					Rule: rule, Limit: l, Refused: refused, Take: bucket.Take{Rule: l.rule, Limit: l.Limit},
+					Rule: rule, Limit: l, Refused: refused, Take: bucket.Take{Rule: l.rule, Limit: l.Limit, Hold: l.Hold},
 				})
 				patterns = append(patterns, pattern+escape(l.identity)+"*")
 			}
@@ -89,15 +89,14 @@ func (r *Rules) Locate(domain string, entries []descriptors.Entry, own *LimitSpe
 	if tree == nil {
 		return nil
 	}
-	node := tree.Find(entries)
-	if node == nil || node.Value.rule == nil || node.Value.rule.Unlimited {
+	rule, _ := find(tree, entries) // its buckets do not depend on an entry for a hold
+	if rule == nil || rule.Unlimited {
 		return nil
 	}
-	rule := node.Value.rule
 	add := func(l *RuleLimit, refused, replaced bool) {
 		found = append(found, Located{Rule: rule, Limit: l, Refused: refused, Replaced: replaced, Take: bucket.Take{
 			Key:  string(rule.appendKey(nil, r.options.KeyPrefix, l, entries, refused)),
-			Rule: l.rule, Limit: l.Limit,
+			Rule: l.rule, Limit: l.Limit, Hold: l.Hold,
 		}})
 	}
 	for i := range rule.Limits {

@@ -38,8 +38,12 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 		return "the descriptor has no entries"
 	case len(root.Value.node.Descriptors) == 0:
 		return "the domain " + suggest.Quoted(domain) + " has no rules"
-	case matched == len(entries) && last.Value.rule != nil:
+	}
+	if rule, _ := find(root, entries); rule != nil {
 		return ""
+	}
+	if text := r.missOfHold(domain, root, entries, show); text != "" {
+		return text
 	}
 	budget, fixed := maxSearched, make([]PossibleEntry, len(entries))
 	for i, e := range entries {
@@ -52,6 +56,29 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 		return m.tooShort()
 	}
 	return m.unmatched()
+}
+
+// missOfHold explains a descriptor with an entry that asks for a hold. It returns "" for one without, and if the entry
+// makes no difference.
+func (r *Rules) missOfHold(
+	domain string, root *descriptors.Tree[position], entries []descriptors.Entry, show ClientValues,
+) string {
+	at := slices.IndexFunc(entries, func(e descriptors.Entry) bool { return descriptors.OfHold(e.Key) })
+	if at < 0 {
+		return ""
+	}
+	key := suggest.Quoted(entries[at].Key)
+	switch {
+	case at < len(entries)-1:
+		return key + " is not the last entry: it asks for a hold only there"
+	case at == 0:
+		return "no entry precedes " + key
+	}
+	rule, _ := find(root, entries[:at])
+	if rule == nil {
+		return r.Miss(domain, entries[:at], show)
+	}
+	return "the rule " + rule.Node.describe() + " has no `hold`, so " + key + " is matched like any other entry, and no rule matches it"
 }
 
 // Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing

@@ -47,6 +47,7 @@ const (
 // match is the result of matching one descriptor.
 type match struct {
 	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override
+	held    bool  // the last entry asks for a hold, and is no part of the match
 	limited bool  // a limit applies
 	inForce bool  // one that is not in shadow
 }
@@ -59,6 +60,9 @@ type appliedLimit struct {
 	uncharged bool
 	// cached is how long the local cache denies the limit, in µs. Without a take, the store does not see it.
 	cached int64
+	// hold is that of the take if the descriptor asks for a hold or settles one, else nil. asked is the cost.
+	hold  *bucket.Hold
+	asked uint64
 	// keyed is the rule that names the bucket; nil for a limit of the request that has a bucket of its own.
 	keyed *Rule
 }
@@ -180,10 +184,8 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
-		var rule *Rule
-		if node := rules.Find(d.Entries); node != nil {
-			rule = node.Value.rule
-		}
+		rule, held := p.find(rules, d)
+		p.matches[i].held = held
 		overrides := rule != nil && rule.overrides
 		switch {
 		case d.Limit != nil && !overrides:
@@ -254,7 +256,12 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			continue
 		}
 		rule, d := p.matches[a.descriptor].rule, &p.query.Descriptors[a.descriptor]
-		t := p.cost(d, a.limit)
+		var t bucket.Take
+		if a.limit.Hold == nil {
+			t = p.cost(d, a.limit)
+		} else {
+			t = p.takeHold(d, a)
+		}
 		t.Rule, t.Limit = a.limit.rule, a.limit.Limit
 		if p.query.Refused {
 			t.Rule = ^t.Rule
@@ -290,7 +297,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 // appendKey appends the key of the bucket of a limit.
 func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
 	return a.keyed.appendKey(
-		key, p.rules.options.KeyPrefix, a.limit, p.query.Descriptors[a.descriptor].Entries, p.query.Refused)
+		key, p.rules.options.KeyPrefix, a.limit, p.entries(a.descriptor), p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

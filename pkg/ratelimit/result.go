@@ -160,6 +160,10 @@ type Applied struct {
 	// Bucket is the bucket before the decision of a Dry limiter, nil for any other limiter.
 	Bucket *Bucket
 
+	// Hold is what was asked of the holds of the limit: to reserve, or to settle. It is nil for a plain take. Decision.Held
+	// is about its bucket, which another descriptor of the query may have, too.
+	Hold *bucket.Hold
+
 	left int64 // what was left before, if compare has decided
 }
 
@@ -231,6 +235,9 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		}
 		t := &takes[a.take]
 		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
+		if a.hold != nil {
+			applied.Hold, applied.Cost = a.hold, min(a.asked, uint64(2*a.limit.Capacity()+1))
+		}
 		if p.limiter.dry {
 			applied.Bucket = bucketOf(t, o, a.take, a.descriptor)
 			if p.counted { // the store counts without the limit
@@ -280,6 +287,12 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		if counted && !p.limiter.dry {
 			p.count(s.Rule, applied, d, capacity, near)
 		}
+		if applied.Decision.Held != nil && !p.limiter.dry {
+			p.countHolds(i, applied)
+		}
+		if applied.Settles() {
+			continue // it ends no run of denials
+		}
 		ofLimit := &p.limiter.totals.RequestLimits
 		if a.limit.Counters != nil {
 			ofLimit = a.limit.Counters
@@ -325,7 +338,9 @@ func (a *Applied) denial() uint64 {
 // count counts the decision of a limit on a descriptor. rule is nil if the request brought the limit.
 func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor, capacity, near int64) {
 	c, hits := p.counters(rule, a.Limit, d)
-	c.count(a, hits, capacity, near)
+	if !a.Settles() { // its reserve was counted
+		c.count(a, hits, capacity, near)
+	}
 	switch {
 	case p.decider.Undecided():
 		c.Undecided.Add(1)

@@ -27,6 +27,7 @@ type Rule struct {
 	held        *atomic.Int64 // the requests that have Places. It goes on when rules are loaded again.
 	path        []*Node
 	overrides   bool           // a limit has an Override
+	holds       bool           // its limits have holds
 	dynamicName bool           // detailed_metric or value_to_metric
 	byValue     *valueCounters // nil unless dynamicName
 	// buckets are the entries of a request that distinguish the buckets of the rule.
@@ -69,6 +70,8 @@ type RuleLimit struct {
 	MaxDelay int64
 	// Lease is how many units of a bucket a replica may charge in advance, 0 for none. A strict limiter ignores it.
 	Lease uint64
+	// Hold has the terms of the holds, and is that of all plain takes. It is nil for a limit without holds.
+	Hold *bucket.Hold
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *ProblemDetail
 	// Status is the HTTP status of a denial by this limit. 0 means 429.
@@ -122,6 +125,7 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	for i := range limits {
 		limit := r.newLimit(rule, &limits[i], len(inForce))
 		rule.overrides = rule.overrides || limit.Override != nil
+		rule.holds = rule.holds || limit.Hold != nil
 		rule.Limits = append(rule.Limits, limit)
 	}
 	r.counters.add(rule, r.options.Before, r.options.MetricValues)
@@ -167,8 +171,8 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 // countBy sets how a limit is counted. A limit that cannot be counted denies every request.
 func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	spec := l.spec(r.options.defaults())
-	limit, err := spec.Bucket()
-	if err != nil {
+	limit, err := spec.ofRule()
+	if compiled.Hold = l.hold(); err != nil || limit.Algorithm.Windowless() && compiled.Hold == nil {
 		spec = LimitSpec{Unit: descriptors.Second, Multiplier: 1, Algorithm: bucket.FixedWindow}
 		limit, _ = spec.Bucket()
 	}
@@ -177,6 +181,9 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	compiled.CountDenied, compiled.OnStoreError = l.CountDenied, l.OnStoreError
 	if !l.OnStoreError.known() {
 		compiled.OnStoreError = r.options.DefaultPolicy
+	}
+	if compiled.Hold != nil {
+		return
 	}
 	if o := l.Override; o != nil && o.Max > 0 && o.Max <= bucket.MaxWindowRequests {
 		compiled.Override = o
@@ -210,7 +217,10 @@ func policyName(rule string, l *RuleLimit, several bool) string {
 	name := l.Name
 	if name == "" {
 		name = rule
-		if several {
+		switch {
+		case several && l.Algorithm.Windowless():
+			name += fmt.Sprintf("-%d-at-once", l.Requests)
+		case several:
 			name += fmt.Sprintf("-%d-a-%d-%s", l.Requests, l.UnitMultiplier, l.Unit)
 		}
 	}

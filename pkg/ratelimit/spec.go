@@ -38,6 +38,18 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return e.Message }
 
+// ofRule is Bucket for a limit of a rule, which can also be one of concurrency.
+func (s LimitSpec) ofRule() (bucket.Limit, *SpecError) {
+	if !s.Algorithm.Windowless() {
+		return s.Bucket()
+	}
+	l := bucket.Limit{Algorithm: s.Algorithm, Requests: s.Requests}
+	if err := l.Check(); err != nil {
+		return l, &SpecError{"requests_per_unit", err.Error()}
+	}
+	return l, nil
+}
+
 // Bucket returns the limit that stores decide by, or an error that is not nil.
 func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	if s.Calendar != "" {
@@ -49,6 +61,8 @@ func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 		return l, &SpecError{field, fmt.Sprintf(format, args...)}
 	}
 	switch most := uint64(bucket.MaxWindow / max(1, unit)); {
+	case s.Algorithm.Windowless():
+		return fail("algorithm", "%s needs `hold`, which only a limit of a rule can have", s.Algorithm)
 	case !slices.Contains(bucket.Algorithms, l.Algorithm):
 		return fail("algorithm", "%v", l.Check())
 	case s.Burst != 0 && !s.Algorithm.HasBurst():

@@ -97,14 +97,14 @@ func (l *List) separate(i int) {
 }
 
 // addSpring adds the headers of Spring Cloud Gateway. As there, -1 remain if a store error let the request pass. Its
-// rates are whole numbers a second, so a limit with another rate has no header of it.
+// rates are whole numbers a second, so a limit with another rate, or with none, has no header of it.
 func (l *List) addSpring(h *Headers, res *ratelimit.Result, a *ratelimit.Applied) {
 	remaining, seconds := a.Decision.Remaining, max(1, a.Window()/1_000_000)
 	if res.Decider == ratelimit.FromPolicyAllow {
 		remaining = -1
 	}
 	l.addNumber(h.name("x-ratelimit-remaining"), remaining)
-	if a.Limit.Requests%seconds == 0 {
+	if a.Limit.Requests%seconds == 0 && !a.Limit.Algorithm.Windowless() {
 		l.addNumber(h.name("x-ratelimit-replenish-rate"), a.Limit.Requests/seconds)
 	}
 	l.addNumber(h.name("x-ratelimit-burst-capacity"), a.Limit.Capacity())

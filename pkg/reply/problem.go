@@ -67,6 +67,9 @@ func appendDetail(b []byte, res *ratelimit.Result, by *ratelimit.Applied) []byte
 	if res.RetryAfter == bucket.Never {
 		return append(b, "This request costs more than its limit can ever allow."...)
 	}
+	if by != nil && by.Limit.Algorithm.Windowless() {
+		return appendWait(append(b, "Too many requests at once."...), res)
+	}
 	return appendWait(append(b, "The rate limit is exceeded."...), res)
 }
 

@@ -13,8 +13,8 @@ const QuotaType = "application/json"
 type quota struct {
 	Name      string `json:"name"`
 	Limit     int64  `json:"limit"`
-	Burst     int64  `json:"burst,omitempty"` // the capacity, if that is not Limit
-	Window    int64  `json:"window"`
+	Burst     int64  `json:"burst,omitempty"`  // the capacity, if that is not Limit
+	Window    int64  `json:"window,omitempty"` // none for concurrency
 	Used      int64  `json:"used"`
 	Remaining int64  `json:"remaining"`
 	Reset     int64  `json:"reset"` // until nothing is used

@@ -46,6 +46,13 @@ func effective(l ratelimit.Limit, compiled *ratelimit.RuleLimit) ratelimit.Limit
 	if zone := compiled.Calendar.Zone(); zone != "" {
 		l.Calendar = &zone
 	}
+	if h := compiled.Hold; h != nil {
+		terms := *l.Hold
+		l.Hold, terms.Expiry, terms.Most = &terms, ratelimit.ExpiryCharge, h.Most
+		if h.Release {
+			terms.Expiry = ratelimit.ExpiryRelease
+		}
+	}
 	l.MaxDelay = time.Duration(compiled.MaxDelay) * time.Microsecond
 	if l.Multiplier == 1 {
 		l.Multiplier = 0

@@ -37,7 +37,11 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("x"), reflect.ValueOf(secret))
+		value := reflect.ValueOf(secret)
+		if v.Type().Elem().Kind() == reflect.Int64 {
+			value = reflect.ValueOf(int64(2))
+		}
+		v.SetMapIndex(reflect.ValueOf("x"), value)
 	case v.Kind() == reflect.String:
 		v.SetString("x")
 	case v.Kind() == reflect.Bool:

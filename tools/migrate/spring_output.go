@@ -37,7 +37,7 @@ func (s *spring) ruleFile() string {
 	for _, key := range keys {
 		fmt.Fprintf(&b, "    - actions:\n        - path:\n        - %s\n", key.Action)
 		if s.costs() {
-			b.WriteString("      hits_addend: { extension: requested_tokens }\n")
+			b.WriteString("      cost: { extension: requested_tokens }\n")
 		}
 	}
 	b.WriteString("\ndescriptors:\n")

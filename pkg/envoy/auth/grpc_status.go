@@ -44,8 +44,12 @@ func appendGRPC(headers []reply.Header, why reply.Reason, status int, limits *ra
 	var quota []byte
 	for i := range limits.Limits {
 		if l := &limits.Limits[i]; l.Denied() && !l.Limit.Hidden {
-			window := strconv.FormatInt(ratelimit.Seconds(l.Window()), 10)
-			limit := strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s"
+			limit := strconv.FormatInt(l.Limit.Requests, 10)
+			if l.Limit.Algorithm.Windowless() {
+				limit += " at once"
+			} else {
+				limit += " per " + strconv.FormatInt(ratelimit.Seconds(l.Window()), 10) + " s"
+			}
 			var begun int
 			quota, begun = wire.Begin(quota, quotaViolations)
 			quota = wire.End(wire.AppendEntry(quota, wire.ValidText(l.Limit.Policy), limit), begun)

@@ -3,6 +3,7 @@ package rls
 import (
 	"math"
 
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/wire"
@@ -95,7 +96,9 @@ func (c *Codec) appendStatus(b []byte, status *ratelimit.Status) []byte {
 func appendLimit(b []byte, l *ratelimit.RuleLimit) []byte {
 	b, begun := wire.Begin(b, statusLimit)
 	b = wire.AppendVarint(b, limitRequests, uint64(min(l.Requests, math.MaxUint32)))
-	b = wire.AppendVarint(b, limitUnit, uint64(l.Unit))
+	if l.Unit != descriptors.UnknownUnit { // one of concurrency has no window
+		b = wire.AppendVarint(b, limitUnit, uint64(l.Unit))
+	}
 	b = wire.AppendText(b, limitName, wire.ValidText(l.Name))
 	if l.UnitMultiplier > 1 {
 		var multiplier int

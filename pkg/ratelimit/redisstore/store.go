@@ -229,7 +229,7 @@ func (s *Store) home(t *bucket.Take) home { return s.space(&t.Limit).home(t.Key)
 
 // space returns the keyspace that has the buckets of a limit.
 func (s *Store) space(l *bucket.Limit) keyspace {
-	if s.perSecond != nil && l.Window < perSecondBelow {
+	if s.perSecond != nil && l.Window < perSecondBelow && !l.Algorithm.Windowless() {
 		return s.perSecond
 	}
 	return s.main

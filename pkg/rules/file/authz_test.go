@@ -154,9 +154,9 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			change: func(p *authz.Policy) {
 				host := []authz.Action{{Host: &authz.HostAction{}}}
 				p.Limits = []authz.RateLimit{
-					{Actions: host, Hits: authz.HitsAddend{Number: 100}, Position: "f:2"},
-					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: new("X-Cost")}, Position: "f:3"},
-					{Actions: host, Hits: authz.HitsAddend{Extension: new("Cost")}, Position: "f:4"},
+					{Actions: host, Cost: authz.Cost{Number: 100}, Position: "f:2"},
+					{Actions: host, Cost: authz.Cost{Number: 2, Header: new("X-Cost")}, Position: "f:3"},
+					{Actions: host, Cost: authz.Cost{Extension: new("Cost")}, Position: "f:4"},
 				}
 			},
 		},
@@ -169,7 +169,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				p.Credentials = []authz.Credential{apiKey(credential.Source{Header: new("a")})}
 				p.Refused = []authz.RateLimit{{
 					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: new("k")}}, {Host: &authz.HostAction{}}},
-					Hits:     authz.HitsAddend{Number: 2},
+					Cost:     authz.Cost{Number: 2},
 					Position: "f:3",
 				}}
 			},

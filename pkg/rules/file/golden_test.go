@@ -86,6 +86,7 @@ func settings(t *testing.T, comment []byte) (cfg Config, o ratelimit.RulesOption
 			if err := o.DefaultPolicy.UnmarshalText([]byte(value)); err != nil {
 				t.Fatal(err)
 			}
+			cfg.DefaultPolicy = o.DefaultPolicy
 		case "USE_CALENDAR_MONTH_RATE_LIMIT":
 			cfg.CalendarMonths, o.CalendarMonths = value == "true", value == "true"
 		case "COMPATIBILITY":

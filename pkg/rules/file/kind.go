@@ -76,8 +76,12 @@ func Sections() []strictyaml.Section {
 			Example: "- {path: {prefix: /public/}, require: open}",
 		},
 		{
-			Type: reflect.TypeFor[authz.PathPattern](), Name: "the `path` of an access rule",
-			Belongs: "it belongs inside `path:` of an access rule",
+			Type: reflect.TypeFor[authz.PathPattern](), Name: "the `path` of a rule",
+			Belongs: "it belongs inside `path:` of a rule",
+		},
+		{
+			Type: reflect.TypeFor[authz.CostRule](), Name: "a rule of `cost`", Belongs: "it belongs in an element of `rules:`",
+			Example: "- {methods: [POST], number: 20}",
 		},
 		{Type: reflect.TypeFor[authz.IdentityHeaders](), Belongs: "it belongs inside `headers:` of `authz`"},
 		requestLimit("limits", "- actions: [{credential: {field: owner}}]"),
