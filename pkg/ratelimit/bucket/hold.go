@@ -215,6 +215,19 @@ func (d *Held) parse(text string) string {
 	return text
 }
 
+// until returns the time from which neither the holds nor their charges matter, 0 without any.
+func (h *Hold) until(l *Limit, s *State) int64 {
+	until, c := s.Holds.Until(), *s
+	if until == 0 || h.Release {
+		return until
+	}
+	if l.Algorithm.HasGrants() { // only the newest charge matters
+		c = State{}
+	}
+	c.chargeAt(l, until, min(s.Holds.Units(), 2*l.Capacity()))
+	return c.Last + registry[l.Algorithm].engine.drain(l, &c)
+}
+
 // keep makes the state what the store keeps.
 func (d *Held) keep(s *State) {
 	if !d.charged {

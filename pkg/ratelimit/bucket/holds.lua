@@ -1,8 +1,9 @@
 -- What only takes with holds need: the twin of hold.go. The live holds of a bucket are in a hash beside it. The field of
--- an id has "cost expires " for each of its holds, the first to expire first. "h1 units number first last|" precedes the
--- text of the bucket, which may be empty then. No hold expires before first, and none after last. The whole hash is read
--- only if a hold may have expired or lives too long: then the numbers become exact.
-local SUMS = '^h1 (%d+) (%d+) (%d+) (%d+)|()'
+-- an id has "cost expires " for each of its holds, the first to expire first. "h1 units number first last until|" precedes
+-- the text of the bucket, which may be empty then. No hold expires before first, and none after last. The whole hash is
+-- read only if a hold may have expired or lives too long: then the numbers become exact. Text and hash matter until the
+-- step of the time until.
+local SUMS = '^h1 (%d+) (%d+) (%d+) (%d+) (%d+)|()'
 local HOLDS = '<dddddddBI4I4I4'
 local HOLD, HOLD_BYTES = '<c16dd', 32
 local PAIR = '^(%d+) (%d+) ()'
@@ -15,7 +16,8 @@ local unpack_list = _G.unpack
 
 -- read reads the holds of a take (Hold.appendArgs). It returns them, and where the next take begins.
 local function read(key, from)
-  local h = {key = key, values = {}, changes = {}, units = 0, number = 0, last = 0, settled = 0, unknown = 0, expired = 0}
+  local h = {key = key, values = {}, changes = {}, units = 0, number = 0, last = 0, settled = 0, unknown = 0, expired = 0,
+    sums = ''}
   h.ttl, h.most, h.capacity, h.unit, h.unit_part, h.cost, h.cost_part, h.release, h.reserves, h.settles, h.floors, h.from =
     unpack(HOLDS, args, from)
   return h, h.from + HOLD_BYTES * (h.reserves + h.settles + h.floors)
@@ -23,10 +25,10 @@ end
 
 -- strip takes the numbers from the text of a bucket. It returns the rest, or nil for none.
 local function strip(h, text)
-  local units, number, first, last, rest = match(text or '', SUMS)
+  local units, number, first, last, till, rest = match(text or '', SUMS)
   if not units then return text or nil end
-  h.units, h.number, h.first, h.last = units + 0, number + 0, first + 0, last + 0
-  h.known = h.last
+  h.units, h.number, h.first, h.last, h.was = units + 0, number + 0, first + 0, last + 0, till + 0
+  h.sums = sub(text, 1, rest - 1)
   return rest <= #text and sub(text, rest) or nil
 end
 
@@ -73,16 +75,17 @@ local function add(h, id, cost, expires)
   if expires > h.last then h.last = expires end
 end
 
--- span returns units as the algorithm counts them.
-local function span(h, requests, units)
+-- span returns units as the algorithm counts them, at most twice the capacity.
+local function span(h, units)
+  if units > 2 * h.capacity then units = 2 * h.capacity end
   if h.unit_part == 0 then return units * h.unit, 0 end
-  local more, part = muldiv(units, h.unit_part, requests)
+  local more, part = muldiv(units, h.unit_part, h.requests)
   return units * h.unit + more, part
 end
 
 -- charge charges a bucket, and gives back a refund first, at a time that is not before the last charge. It returns the
--- new text, and whether the bucket has changed; nil for the latter if it is unreadable.
-local function charge(t, at, text, cost, cost_part, refund, refund_part)
+-- new text, whether the bucket has changed (nil: it is unreadable), and until when the new text matters.
+local function charge(h, at, text, cost, cost_part, refund, refund_part, since)
   local last, a, b, c, d
   if text then
     last, a, b, c, d = match(text, pattern)
@@ -91,11 +94,12 @@ local function charge(t, at, text, cost, cost_part, refund, refund_part)
   end
   local fits, gave, _
   fits, gave, _, a, b, c, d =
-    judge(t.requests, t.window, 0, 0, refund, refund_part, t.since, at, last or at, text, a, b, c, d)
+    judge(h.requests, h.window, 0, 0, refund, refund_part, since, at, last or at, text, a, b, c, d)
   if fits == nil then return text, nil end
   if not gave and cost + cost_part == 0 then return text, false end
-  text = settle(t.requests, t.window, cost, cost_part, t.most, t.most_part, at, a, b, c, d)
-  return text or nil, text ~= false or nil
+  local till
+  text, till = settle(h.requests, h.window, cost, cost_part, h.most_units, h.most_part, at, a, b, c, d)
+  return text or nil, text ~= false or nil, till
 end
 
 -- scan reads all holds and makes the numbers exact. It cuts the holds to the time latest, and drops those that have
@@ -107,7 +111,7 @@ local function scan(h, x, latest)
     return ended
   end
   for i = 1, #all, 2 do h.values[all[i]] = h.values[all[i]] or all[i + 1] end
-  h.units, h.number, h.first, h.last, h.known = 0, 0, nil, 0, nil
+  h.units, h.number, h.first, h.last, h.was = 0, 0, nil, 0, nil
   for id, value in pairs(h.values) do
     local kept, changed = {}, false
     for cost, expires in string.gmatch(value, '(%d+) (%d+) ') do
@@ -142,13 +146,13 @@ local function list(h)
 end
 
 -- enter does what a take does with holds before it is judged: it adds those of a floor, ends those that have expired,
--- and settles. t are the numbers of the take. It returns the text of the bucket without the holds, nil for an unused
--- one, or a table with an error; the time x of the bucket, and the room that the holds leave.
-local function enter(h, t, noted, algorithm, now, dry, text)
+-- and settles. It returns the text of the bucket without the holds, nil for an unused one, or a table with an error; the
+-- time x of the bucket, and the room that the holds leave.
+local function enter(h, noted, algorithm, room, room_part, refund, refund_part, since, now, dry, text)
   if type(text) == 'table' then return text, now end
   text = strip(h, text)
   local shown, at = text, h.from
-  if noted then text = prepare(noted, algorithm, t.requests, t.window, t.refund + t.refund_part > 0, now, text) or nil end
+  if noted then text = prepare(noted, algorithm, h.requests, h.window, refund + refund_part > 0, now, text) or nil end
   local x, last = now, text and match(text, pattern)
   if text and (not last or last + 0 >= WHOLE) then return {err = UNREADABLE}, now end
   if last and last + 0 > now then
@@ -182,17 +186,15 @@ local function enter(h, t, noted, algorithm, now, dry, text)
     if h.release == 0 then
       table.sort(ended, function(a, b) return a[2] < b[2] end)
       for i = 1, #ended do
-        local units = ended[i][1]
-        if units > 2 * h.capacity then units = 2 * h.capacity end
-        local cost, part = span(h, t.requests, units)
-        text, ok = charge(t, ended[i][2], text, cost, part, 0, 0)
+        local cost, part = span(h, ended[i][1])
+        text, ok = charge(h, ended[i][2], text, cost, part, 0, 0, 0)
         if ok == nil then return {err = UNREADABLE}, now end
       end
     end
   end
   h.same = text == shown and not h.changed
-  if t.refund + t.refund_part + h.cost + h.cost_part > 0 then
-    text, h.charged = charge(t, x, text, h.cost, h.cost_part, t.refund, t.refund_part)
+  if refund + refund_part + h.cost + h.cost_part > 0 then
+    text, h.charged = charge(h, x, text, h.cost, h.cost_part, refund, refund_part, since)
     if h.charged == nil then return {err = UNREADABLE}, now end
     h.changed = h.changed or h.charged
   end
@@ -214,18 +216,18 @@ local function enter(h, t, noted, algorithm, now, dry, text)
   if h.err then return h, now end
 
   h.x = x
-  local room, room_part = t.room, t.room_part
   if room == WHOLE then return text, x, room, 0 end -- it always fits
   if h.units > h.capacity or h.reserves > 0 and h.number + h.reserves > h.most then return text, x, -1, 0 end
-  local micros, part = span(h, t.requests, h.units)
+  local micros, part = span(h, h.units)
   room, room_part = room - micros, room_part - part
-  if room_part < 0 then room, room_part = room - 1, room_part + t.requests end
+  if room_part < 0 then room, room_part = room - 1, room_part + h.requests end
   return text, x, room, room_part
 end
 
--- leave ends the decision on a take. It returns until when the text mattered that was read, nil if that is not known.
--- mattered is that without the holds. reserve means that the reserves become holds.
-local function leave(h, mattered, reserve)
+-- leave ends the decision on a take. text is that of the bucket without its holds, and matters until the time till. The
+-- one that was read mattered until the time mattered. leave returns both times with the holds, nil for one that is not
+-- known. reserve means that the reserves become holds.
+local function leave(h, text, till, mattered, reserve)
   local at = h.from
   for _ = 1, reserve and h.reserves or 0 do
     local id, cost, _
@@ -233,16 +235,29 @@ local function leave(h, mattered, reserve)
     add(h, id, cost, h.x + h.ttl)
     h.changed = true
   end
-  h.sums = h.number > 0 and format('h1 %d %d %d %d|', h.units, h.number, h.first, h.last) or ''
   if h.settled + h.unknown + h.expired > 0 then h.tally = format('%d %d %d ', h.settled, h.unknown, h.expired) end
-  if not h.same or h.charged then return nil end
-  if h.known and h.known > (mattered or 0) then return h.known end
-  return mattered
+  if not h.changed then return till, mattered end
+  if h.was then
+    mattered = h.was
+  elseif not h.same or h.charged then
+    mattered = nil
+  end
+  h.sums = ''
+  if h.number > 0 then
+    local ends = h.last
+    if h.release == 0 then -- once they have expired, they matter as long as their charge does
+      local cost, part, _ = span(h, h.units)
+      _, _, ends = charge(h, ends, text, cost, part, 0, 0, 0)
+    end
+    if not till or ends > till then till = ends end
+    h.sums = format('h1 %d %d %d %d %d|', h.units, h.number, h.first, h.last, till - till % STEP)
+  end
+  return till, mattered
 end
 
--- record writes what has changed of the holds. It returns an error of Redis, or nil.
-local function record(h, now, timed)
-  if not next(h.changes) then return nil end
+-- record writes what has changed of the holds. kept means that the text expires when it did before. It returns an error
+-- of Redis, or nil.
+local function record(h, now, timed, kept)
   local fields, gone, failed = {}, {}, nil
   local function write(command, list, least)
     if failed or #list < least then return end
@@ -251,7 +266,7 @@ local function record(h, now, timed)
     failed = type(done) == 'table' and done or nil
   end
   if h.number <= 0 then
-    write('DEL', fields, 0)
+    if next(h.changes) then write('DEL', fields, 0) end
     return failed
   end
   for id, value in pairs(h.changes) do
@@ -265,10 +280,9 @@ local function record(h, now, timed)
   end
   write('HSET', fields, 1)
   write('HDEL', gone, 1)
-  local step = h.last - h.last % STEP
-  if timed or not h.known or step > h.known then
+  if not kept or not h.was then
     local slack = timed and WRITTEN_FOR_TEST or WRITTEN_FOR
-    write('PEXPIRE', {format('%d', (step + STEP - now) / 1000 + slack)}, 1)
+    write('PEXPIRE', {format('%d', (h.till + STEP - now) / 1000 + slack)}, 1)
   end
   return failed
 end

@@ -160,10 +160,9 @@ while pos <= #args do
         local x, last, p, q, r, s, moved = now, now, nil, nil, nil, nil, nil
         if held then
           held.room = room
-          text, x, room, room_part = enter(held, {
-            requests = requests, window = window, most = most, most_part = most_part, refund = refund,
-            refund_part = refund_part, since = since, room = room, room_part = room_part,
-          }, noted, algorithm, now, dry, text)
+          held.requests, held.window, held.most_units, held.most_part = requests, window, most, most_part
+          text, x, room, room_part =
+            enter(held, noted, algorithm, room, room_part, refund, refund_part, since, now, dry, text)
           last, refund, refund_part = x, 0, 0
         elseif noted and type(text) ~= 'table' then
           text = prepare(noted, algorithm, requests, window, refund + refund_part > 0, now, text)
@@ -174,7 +173,8 @@ while pos <= #args do
           last, p, q, r, s = match(text, pattern)
           if not last and sub(text, 1, 3) == 'h1 ' then -- the limit has no holds any more: they stay until they expire
             held = {}
-            held.sums, held.last, text = match(text, '^(h1 %d+ %d+ %d+ (%d+)|)(.*)$')
+            held.sums, held.till, text = match(text, '^(h1 %d+ %d+ %d+ %d+ (%d+)|)(.*)$')
+            if held.sums and held.till + STEP < now then held.sums = '' end
             if text == '' then text, last = nil, now end
             if text then last, p, q, r, s = match(text, pattern) end
           end
@@ -191,7 +191,8 @@ while pos <= #args do
             judge(requests, window, room, room_part, refund, refund_part, since, x, last, text, p, q, r, s)
           fits = ok
           if moved or noted then -- store what has changed even after a denial
-            changed, mattered = changed or moved or noted and noted.joined, nil
+            changed = changed or moved or noted and noted.joined
+            if not held or not held.key then mattered = nil end
           end
           if not (assumed and fits) then
             local charged = counted == 1
@@ -207,10 +208,13 @@ while pos <= #args do
               if held then held.changed = true end
             end
             if held and new ~= false then
-              if held.key then mattered = leave(held, mattered, fits and (assumed or role == SHADOW)) end
-              held.body, new = new, held.sums .. (new or '') .. (held.list or '')
-              if held.sums ~= '' and (not till or held.last + 0 > till) then till = held.last + 0 end
+              if held.key then
+                till, mattered = leave(held, new, till, mattered, fits and (assumed or role == SHADOW))
+              elseif held.sums ~= '' and (not till or held.till + 0 > till) then
+                till = held.till + 0
+              end
               if till and till < now then till = now end -- the text is of an earlier time
+              held.body, held.till, new = new, till, held.sums .. (new or '') .. (held.list or '')
               if new == '' then new = nil end
             end
             text = new
@@ -270,7 +274,9 @@ while pos <= #args do
       if expires and not dry then
         local done
         if notes and notes[i] and notes[i].till then done = remember(notes[i], now, timed) end
-        if holds and holds[i] and not (done and done.err) then done = record(holds[i], now, timed) end
+        if holds and holds[i] and not (done and done.err) then
+          done = record(holds[i], now, timed, expires == KEPT)
+        end
         if done and done.err then -- without its note, a refund is not given
         elseif expires == KEPT then
           done = call('SET', keys[first_key + i], text, 'KEEPTTL')

@@ -160,8 +160,8 @@ func (s *State) parseHolds(text string) (rest string, ok bool) {
 	}
 	s.Holds = new(Holds)
 	o := &s.Holds.Others
-	for i, n := range [...]*int64{&o.Units, &o.Number, new(int64), &o.Until} {
-		if *n, rest, ok = cutNumber(rest, "   |"[i]); !ok {
+	for i, n := range [...]*int64{&o.Units, &o.Number, new(int64), &o.Until, new(int64)} {
+		if *n, rest, ok = cutNumber(rest, "    |"[i]); !ok {
 			return text, false
 		}
 	}
@@ -173,7 +173,7 @@ func (s *State) parseHolds(text string) (rest string, ok bool) {
 		cost, expires, _ := strings.Cut(numbers, " ")
 		c := HoldCost{}
 		units, _, ok := cutNumber(cost, ' ')
-		if c.Expires, _, _ = cutNumber(expires, ' '); !ok || len(id) != 2*len(c.ID) {
+		if c.Expires, _, _ = cutNumber(expires, ' '); !ok || units == 0 || len(id) != 2*len(c.ID) {
 			return text, false
 		}
 		if _, err := hex.Decode(c.ID[:], []byte(id)); err != nil {
