@@ -72,6 +72,38 @@ func (h *Hold) reserves() bool {
 	return number > 0
 }
 
+// settled returns the sum of the costs that the settlements charge, at most that many.
+func (h *Hold) settled(most int64) (units int64) {
+	for i := range h.Settles {
+		if c := &h.Settles[i]; c.Expires == 0 {
+			units = min(units+int64(min(c.Cost, uint64(most))), most)
+		}
+	}
+	return units
+}
+
+// look returns the hold of a take that neither reserves nor settles.
+func (h *Hold) look() *Hold {
+	if h == nil {
+		return nil
+	}
+	return &Hold{TTL: h.TTL, Most: h.Most, Release: h.Release}
+}
+
+// undo returns what removes the holds that the take has reserved until a time, 0 if it has reserved none.
+func (h *Hold) undo(until int64) *Hold {
+	back := h.look()
+	if until == 0 {
+		return back
+	}
+	for _, c := range h.Reserves {
+		if c.Cost > 0 {
+			back.Settles = append(back.Settles, HoldCost{ID: c.ID, Expires: until})
+		}
+	}
+	return back
+}
+
 // tooMany reports whether the bucket would have more live holds than the most.
 func (h *Hold) tooMany(s *State) bool {
 	_, more := h.reserved()
@@ -169,6 +201,33 @@ func (h *Hold) reserve(b *Loaded, x int64, d *Held) {
 		b.State.Holds.Release = h.Release
 		b.Changed, d.Until = true, c.Expires
 	}
+}
+
+// parse reads the numbers of holds that have ended from the beginning of an answer, and returns the rest.
+func (d *Held) parse(text string) string {
+	var n [3]int64
+	for i := range n {
+		number, rest, ok := cutNumber(text, ' ')
+		if !ok { // a text of a bucket, which begins with a letter, or none
+			return text
+		}
+		n[i], text = number, rest
+	}
+	d.Settled, d.Unknown, d.Expired = int(n[0]), int(n[1]), int(n[2])
+	return text
+}
+
+// until returns the time from which neither the holds nor their charges matter, 0 without any.
+func (h *Hold) until(l *Limit, s *State) int64 {
+	until, c := s.Holds.Until(), *s
+	if until == 0 || h.Release {
+		return until
+	}
+	if l.Algorithm.HasGrants() { // only the newest charge matters
+		c = State{}
+	}
+	c.chargeAt(l, until, min(s.Holds.Units(), 2*l.Capacity()))
+	return c.Last + registry[l.Algorithm].engine.drain(l, &c)
 }
 
 // keep makes the state what the store keeps.

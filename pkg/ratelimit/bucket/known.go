@@ -22,9 +22,9 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 	other.at(l, now)
 	row := registry[l.Algorithm].engine
 	switch {
-	case other.Empty():
+	case other.unused():
 		return false
-	case s.Empty():
+	case s.unused():
 		s.Last = other.Last
 	case s.Last < other.Last:
 		row.roll(l, s, other.Last)

@@ -374,7 +374,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 	if t.Hold != nil {
 		d.Held.Units, d.Held.Number = s.Holds.Units(), s.Holds.Number()
-		d.ExpireAt = max(d.ExpireAt, s.Holds.Until())
+		d.ExpireAt = max(d.ExpireAt, t.Hold.until(&t.Limit, s))
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {
 		// The content before the charge. It is negative if the clock stood still meanwhile, or if the bucket was empty.

@@ -2,14 +2,15 @@
 -- a request as a whole before it writes anything of it. A request that fails leaves its buckets and other requests
 -- unchanged.
 --
--- KEYS     the keys of all takes of all requests, in order. Then the names of the notes of the takes that have one, in
---          reverse order.
+-- KEYS     the keys of all takes of all requests, in order. Then, in reverse order, the name of the note of each take that
+--          has one, and of the hash of each take with holds.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the takes of all requests, in order (Request.AppendArgs).
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Decode):
 --   + or -   allowed or denied; then for each take a tab, a digit and the new text of its bucket. The digit is 1 or 0
---            (it fits or not), and twice what became of the floor (Fate).
+--            (it fits or not), and twice what became of the floor (Fate). If holds have ended, their numbers are between
+--            both (Held.parse).
 --   !        not charged; then the number of the take that failed, and the error
 --   ?        the same, but an earlier take of the request may have been charged
 --
@@ -53,8 +54,8 @@ local UNREADABLE = 'UNREADABLE the value is not one of ours'
 
 -- The kind of a take: another one of the request follows, its details follow, the time of the request follows; or it
 -- stands for a request without takes. With DRY, nothing of the request is written, and its texts are sent whole. With
--- CALENDAR, the beginnings of four windows follow, in place of the length of one.
-local MORE, DETAILED, TIMED, NONE, DRY, CALENDAR = 1, 2, 4, 8, 16, 32
+-- CALENDAR, the beginnings of four windows follow, in place of the length of one. With HOLDING, holds follow at the end.
+local MORE, DETAILED, TIMED, NONE, DRY, CALENDAR, HOLDING = 1, 2, 4, 8, 16, 32, 64
 local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
 local TAKE = '<BBdddddd'
 local DETAILS = '<BBddddd'
@@ -69,11 +70,12 @@ local step, expiry = nil, '' -- the last step, and when a text expires that matt
 local texts, marks, expiries = {}, {}, {} -- of the takes of a request before its last one
 local k, pos = 0, 1
 local note, prepare, remember -- once a take has a note
+local read_holds, enter, leave, record -- once a take has holds
 
 while pos <= #args do
   local first_key, first_pos, first_note = k, pos, note
   local now, timed, dry, failure = clock, false, false, nil
-  local notes, views -- by the index of the take
+  local notes, holds, views -- by the index of the take
   local takes, text, mark, expires, detailed
   local allowed, assumed = true, nil
 
@@ -82,7 +84,7 @@ while pos <= #args do
   -- table.
   repeat
     assumed, takes, k, pos, note = allowed, 0, first_key, first_pos, first_note
-    notes, views = nil, nil
+    notes, holds, views = nil, nil, nil
     local denied, quotas, over = false, 0, 0
     repeat
       if takes > 0 then texts[takes], marks[takes], expiries[takes] = text, mark, expires end
@@ -90,8 +92,9 @@ while pos <= #args do
       local kind, algorithm, requests, window, cost, cost_part, room, room_part, after = unpack(TAKE, args, pos)
       pos = after
       local role, counted, most, most_part, refund, refund_part, since = 0, 0, nil, nil, 0, 0, 0
-      local noted
+      local noted, held
       if kind > MORE then
+        if kind >= HOLDING then kind, held = kind - HOLDING, true end
         if kind >= CALENDAR then
           kind, window = kind - CALENDAR, {unpack('<dddd', args, pos)}
           pos = window[5]
@@ -120,6 +123,16 @@ while pos <= #args do
             end
           end
         end
+        if held then
+          if not enter then
+            read_holds, enter, leave, record = (function()
+              -- HOLDS
+            end)()
+          end
+          note, holds = (note or #keys + 1) - 1, holds or {}
+          held, pos = read_holds(keys[note], pos)
+          holds[takes] = held
+        end
       end
 
       if not now then
@@ -144,14 +157,27 @@ while pos <= #args do
           current, pattern, judge, settle, view = algorithm, e[1], e[2], e[3], e[4]
         end
         text = call('GET', keys[k])
-        if noted and type(text) ~= 'table' then
+        local x, last, p, q, r, s, moved = now, now, nil, nil, nil, nil, nil
+        if held then
+          held.room = room
+          held.requests, held.window, held.most_units, held.most_part = requests, window, most, most_part
+          text, x, room, room_part =
+            enter(held, noted, algorithm, room, room_part, refund, refund_part, since, now, dry, text)
+          last, refund, refund_part = x, 0, 0
+        elseif noted and type(text) ~= 'table' then
           text = prepare(noted, algorithm, requests, window, refund + refund_part > 0, now, text)
         end
-        local x, last, p, q, r, s, moved = now, now, nil, nil, nil, nil, nil
         if type(text) == 'table' then
           failure, last = text.err, nil
         elseif text then
           last, p, q, r, s = match(text, pattern)
+          if not last and sub(text, 1, 3) == 'h1 ' then -- the limit has no holds any more: they stay until they expire
+            held = {}
+            held.sums, held.till, text = match(text, '^(h1 %d+ %d+ %d+ %d+ (%d+)|)(.*)$')
+            if held.sums and held.till + STEP < now then held.sums = '' end
+            if text == '' then text, last = nil, now end
+            if text then last, p, q, r, s = match(text, pattern) end
+          end
           last = last and last + 0
           if not last or last >= WHOLE then
             failure, last = UNREADABLE, nil
@@ -165,7 +191,8 @@ while pos <= #args do
             judge(requests, window, room, room_part, refund, refund_part, since, x, last, text, p, q, r, s)
           fits = ok
           if moved or noted then -- store what has changed even after a denial
-            changed, mattered = changed or moved or noted and noted.joined, nil
+            changed = changed or moved or noted and noted.joined
+            if not held or not held.key then mattered = nil end
           end
           if not (assumed and fits) then
             local charged = counted == 1
@@ -174,10 +201,26 @@ while pos <= #args do
           end
           if fits == nil then
             failure = UNREADABLE
-          elseif changed or cost + cost_part > 0 then
-            local new, till = settle(requests, window, cost, cost_part, not fits and most, most_part, x, a, b, c, d)
+          elseif changed or held or cost + cost_part > 0 then
+            local new, till = text, mattered
+            if changed or cost + cost_part > 0 then
+              new, till = settle(requests, window, cost, cost_part, not fits and most, most_part, x, a, b, c, d)
+              if held then held.changed = true end
+            end
+            if held and new ~= false then
+              if held.key then
+                till, mattered = leave(held, new, till, mattered, fits and (assumed or role == SHADOW))
+              elseif held.sums ~= '' and (not till or held.till + 0 > till) then
+                till = held.till + 0
+              end
+              if till and till < now then till = now end -- the text is of an earlier time
+              held.body, held.till, new = new, till, held.sums .. (new or '') .. (held.list or '')
+              if new == '' then new = nil end
+            end
             text = new
-            if not new then
+            if held and not held.changed then
+              expires = nil
+            elseif not new then
               expires = DROPPED
               if new == false then failure = UNREADABLE end
             elseif timed then
@@ -197,7 +240,11 @@ while pos <= #args do
             text = ''
           elseif view and not failure and not dry then
             views = views or {}
-            views[takes] = view(requests, window, room, fits, x, text)
+            if not held then
+              views[takes] = view(requests, window, room, fits, x, text)
+            elseif held.body then
+              views[takes] = held.sums .. view(requests, window, held.room or room, fits, x, held.body, held.units)
+            end
           end
         end
         if failure then failure = '!' .. takes .. ' ' .. failure end
@@ -210,6 +257,7 @@ while pos <= #args do
       end
       mark = fits and '\t1' or '\t0'
       if noted and noted.fate > 0 then mark = format('\t%d', 2 * noted.fate + (fits and 1 or 0)) end
+      if held and held.tally then mark = mark .. held.tally end
     until kind ~= MORE
     allowed = not denied and (quotas == 0 or over < quotas)
   until failure or allowed == assumed or takes == 1 and not detailed
@@ -226,6 +274,9 @@ while pos <= #args do
       if expires and not dry then
         local done
         if notes and notes[i] and notes[i].till then done = remember(notes[i], now, timed) end
+        if holds and holds[i] and not (done and done.err) then
+          done = record(holds[i], now, timed, expires == KEPT)
+        end
         if done and done.err then -- without its note, a refund is not given
         elseif expires == KEPT then
           done = call('SET', keys[first_key + i], text, 'KEEPTTL')

@@ -26,8 +26,8 @@ func twin(name string) string {
 }
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
-// of one clock. Its keys are the keys of all takes, in order, and then the names of the notes of those takes that are
-// Noted, in reverse order. It has two arguments: a line that is sent back, and the concatenated AppendArgs of the
+// of one clock. Its keys are the keys of all takes, in order, and then in reverse order the name of the note of each take
+// that is Noted, and of the hash of each that is Holding. It has two arguments: a line that is sent back, and the concatenated AppendArgs of the
 // requests. It returns a text: first that line, a space and the clock in µs (0 if no request needs it). A line for each
 // request follows, which Decode reads. A replica returns Redis' error READONLY and charges nothing.
 func Script() string {
@@ -38,8 +38,8 @@ func Script() string {
 		word = "elseif"
 	}
 	choice.WriteString("end\n")
-	parts := strings.NewReplacer("-- ENGINES\n", choice.String(), "-- FLOORS\n", twin("floor"))
-	return parts.Replace(twin("request"))
+	parts := strings.NewReplacer("-- ENGINES\n", choice.String(), "-- FLOORS\n", twin("floor"), "-- HOLDS\n", twin("holds"))
+	return strings.ReplaceAll(parts.Replace(twin("request")), "-- MULDIV\n", twin("muldiv"))
 }
 
 // The kinds of a take in the script, which add up.
@@ -50,6 +50,7 @@ const (
 	none                      // a request without takes
 	dry                       // the request only shows its buckets
 	calendar                  // its windows follow
+	holding                   // its holds follow
 )
 
 // takeBytes is the length of a take without details.
@@ -64,13 +65,16 @@ type Notes bool
 const (
 	// WithNotes means that the keys have the name of the note of each take that is Noted.
 	WithNotes Notes = true
-	// WithoutNotes means that the keys are those of the buckets alone. No floor is sent, and no refund is noted.
+	// WithoutNotes means that the keys have no notes. No floor is sent, and no refund is noted.
 	WithoutNotes Notes = false
 )
 
 // Noted reports whether the take needs the note of its bucket. A refund writes it, and voids the floors from before the
 // refund. A floor reads it.
 func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
+
+// Holding reports whether the take needs the hash with the holds of its bucket.
+func (t *Take) Holding() bool { return t.Limit.Requests > 0 && t.Hold != nil }
 
 // AppendArgs appends the takes of the request in the format of the script. The keys are not part of it. near is about
 // the time of the decision, in µs since 1970. Of a calendar, the windows around it are sent, and the script's clock
@@ -82,14 +86,17 @@ func (r *Request) AppendArgs(b []byte, notes Notes, near int64) []byte {
 	for i := range r.Takes {
 		t, kind := &r.Takes[i], byte(0)
 		if r.Dry {
-			kind, t = dry, &Take{Limit: t.Limit, Floor: t.Floor}
+			kind, t = dry, &Take{Limit: t.Limit, Floor: t.Floor, Hold: t.Hold.look()}
 		}
 		noted := bool(notes) && r.Takes[i].Noted()
 		if i < len(r.Takes)-1 {
 			kind |= more
 		}
-		if noted || t.CountDenied || t.Role != Enforce || t.Refund > 0 {
+		if noted || t.CountDenied || t.Role != Enforce || t.Refund > 0 || t.Holding() {
 			kind |= detailed
+		}
+		if t.Holding() {
+			kind |= holding
 		}
 		if i == 0 && r.At != 0 {
 			kind |= timed
@@ -113,6 +120,9 @@ func (r *Request) AppendArgs(b []byte, notes Notes, near int64) []byte {
 		if kind&detailed != 0 {
 			b = t.appendDetails(b, noted)
 		}
+		if kind&holding != 0 {
+			b = t.appendHolds(b, noted)
+		}
 	}
 	return b
 }
@@ -122,6 +132,8 @@ const (
 	mostTakeBytes = 512
 	// mostGrantBytes is the most bytes of an entry of a log.
 	mostGrantBytes = 40
+	// mostListed is how many holds of a bucket an answer lists, and mostHoldBytes the most bytes of one.
+	mostListed, mostHoldBytes = 10_000, 80
 )
 
 // MostBytes returns the most bytes of the line that the script answers to the request. An error may name the key. The
@@ -133,6 +145,9 @@ func (r *Request) MostBytes() int {
 		if r.Takes[i].Limit.Algorithm.HasGrants() {
 			n += (MaxLogRequests + 1) * mostGrantBytes
 		}
+		if r.Dry && r.Takes[i].Holding() {
+			n += mostListed * mostHoldBytes
+		}
 	}
 	return n
 }
@@ -140,9 +155,9 @@ func (r *Request) MostBytes() int {
 // scriptArgs returns the cost, and the most that the bucket may hold for the take to fit. That is negative if the take
 // can never fit. See counted.
 func (t *Take) scriptArgs() (cost, room span) {
-	l, need := &t.Limit, int64(max(t.Cost, t.Need))
+	l, need := &t.Limit, t.room()
 	switch {
-	case need == 0 && t.Refund > 0: // always fits
+	case t.alwaysFits(need):
 		return span{}, span{micros: longest}
 	case need > t.Capacity():
 		return l.counted(int64(t.Cost)), span{micros: -1}
@@ -183,6 +198,33 @@ func (t *Take) appendDetails(b []byte, noted bool) []byte {
 	b = appendFloat(b, t.ChargedAt)
 	if noted && t.Floor != nil {
 		b = t.Floor.appendArgs(b, t.Limit.Algorithm)
+	}
+	return b
+}
+
+// appendHolds appends the holds that the take asks for, and those of its floor. A unit is sent as the algorithm counts
+// it, because only the script knows how many units are held.
+func (t *Take) appendHolds(b []byte, noted bool) []byte {
+	l, h, release, floor := &t.Limit, t.Hold, byte(0), []HoldCost(nil)
+	if h.Release {
+		release = 1
+	}
+	if noted && t.Floor != nil {
+		floor = t.Floor.State.Holds.Live()
+	}
+	b = appendFloat(appendFloat(appendFloat(b, h.TTL), h.Most), l.Capacity())
+	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.settled(2*l.Capacity())))
+	_, reserves := h.reserved()
+	b = append(b, release)
+	for _, n := range [...]int{int(reserves), len(h.Settles), len(floor)} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	for i, costs := range [...][]HoldCost{h.Reserves, h.Settles, floor} {
+		for _, c := range costs {
+			if i > 0 || c.Cost > 0 {
+				b = appendFloat(appendFloat(append(b, c.ID[:]...), int64(c.Cost)), c.Expires)
+			}
+		}
 	}
 	return b
 }
@@ -240,10 +282,19 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		}
 		d.Allowed, b.Floor = digit&1 == 1, Fate(digit>>1)
 		var err error
+		if d.Held = nil; t.Hold != nil {
+			d.Held = new(Held)
+			text = d.Held.parse(text)
+		}
 		if b.Cut, err = b.State.parse(t.Limit.Algorithm, text); err != nil {
 			return err
 		}
 		b.Reply, b.Clock = reply, now
+		if t.Hold == nil { // those of a limit that has none any more do not count
+			b.State.Holds = nil
+		} else if t.Hold.reserves() && d.Allowed && (o.Allowed || t.Role == Shadow) {
+			d.Held.Until = b.State.Holds.Until() // no other hold lives longer
+		}
 		if r.Dry {
 			continue
 		}

@@ -153,8 +153,9 @@ local function settle(requests, window, cost, _, most, _, x, count, age, span, e
   return format('s1 %d %d %d %d %d ', x, count, age, span, #entries) .. entries, x - age + window
 end
 
--- view cuts a long text after the entries that must leave to make room for need, and for one unit more than fits now.
-local function view(requests, window, room, fits, x, value)
+-- view cuts a long text after the entries that must leave to make room for need, and for one unit more than fits now
+-- beside the units that are held.
+local function view(requests, window, room, fits, x, value, held)
   if #value <= VIEW_WHOLE then return value end
   local last, count, age, span, rest = match(value, pattern)
   local _, from = match(value, LENGTH, rest)
@@ -167,6 +168,7 @@ local function view(requests, window, room, fits, x, value)
     time, from = time + gap, after
     if time > x - window then
       free = free or (count < requests and requests - count or 0)
+      if held and held > free and held < requests then free = held end
       count = count - units
       if count + free < requests and (fits or room < 0 or count <= room) then break end
     else

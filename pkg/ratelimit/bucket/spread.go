@@ -12,7 +12,7 @@ import (
 type Spread struct {
 	whole         *Request
 	first, second []*Part
-	counted       bool // a part has charged a denial, although the request failed
+	counted       bool // a part has charged a denial or settled, although the request failed
 }
 
 // Part is the takes of a request that one place decides.
@@ -119,26 +119,30 @@ func (s *Spread) Settle() []*Part {
 // decided; otherwise it is denied.
 func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
 	t, asked, d := &s.whole.Takes[p.takes[i]], &p.Request.Takes[i], &p.Outcome.Decisions[i]
-	fits := d.Allowed
+	fits, reserved := d.Allowed, d.Held != nil && d.Held.Until != 0 && (failed || t.Role != Shadow)
 	charged := fits && t.Cost > 0 && (p.Outcome.Allowed || asked.Role == Shadow)
 	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit, AtOnce: t.AtOnce}
+	if t.Hold != nil {
+		second.Hold = t.Hold.undo(d.Held.Until)
+		s.counted = s.counted || failed && len(t.Hold.Settles) > 0
+	}
 	switch {
 	case failed && !charged:
 		s.counted = s.counted || asked.CountDenied && t.Cost > 0
-		return second, false
+		return second, reserved
 	case failed, charged && t.Role != Shadow && !t.CountDenied:
 		second.Refund, second.ChargedAt = t.Cost, d.ChargedAt
 		return second, true
 	case t.Role == Shadow || !t.CountDenied:
-		return second, false
+		return second, reserved
 	case charged: // rightly; only its wait is missing
-		second.Role, second.Need = Shadow, max(t.Cost, t.Need)
+		second.Role, second.Need = Shadow, uint64(t.room())
 		return second, true
 	case t.Role == Quota && !fits: // a denial that counts
-		second.Role, second.Cost, second.Need, second.CountDenied = Shadow, t.Cost, t.Need, true
+		second.Role, second.Cost, second.Need, second.CountDenied = Shadow, t.Cost, uint64(t.room()), true
 		return second, true
 	}
-	return second, false
+	return second, reserved
 }
 
 // Settled reports whether the second round is complete, so that a request that failed has charged nothing. A part that
@@ -226,8 +230,13 @@ func (s *Spread) correct(first, second *Decision, take int, w *waits, quotas map
 	} else {
 		w.enforced = later(w.enforced, second.RetryAfter)
 	}
-	fits, wait := first.Allowed, second.RetryAfter
+	fits, wait, held := first.Allowed, second.RetryAfter, first.Held
+	if held != nil { // what has ended in the first round counts, and what was undone does not
+		held.Units, held.Number, held.Until = second.Held.Units, second.Held.Number, 0
+		held.Expired += second.Held.Expired
+	}
 	*first = *second
+	first.Held = held
 	if first.Allowed, first.RetryAfter, first.Delay = fits, wait, 0; fits {
 		first.RetryAfter = 0
 	}

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -134,14 +135,15 @@ func (s *State) Sound(a Algorithm) bool {
 // script cut for an answer makes a State that describes the bucket, but cannot be decided on. cut is Seen.Cut.
 func (s *State) parse(a Algorithm, text string) (cut bool, err error) {
 	*s = State{}
-	if text == "" {
+	rest, ok := s.parseHolds(text)
+	if ok && rest == "" {
 		return false, nil
 	}
-	tag := strings.IndexByte(text, ' ') // only the Lua checks it, because other programs can write to Redis
-	last, rest, ok := cutNumber(text[tag+1:], ' ')
+	tag := strings.IndexByte(rest, ' ') // only the Lua checks it, because other programs can write to Redis
 	if ok = ok && tag >= 0; ok {
-		s.Last = last
-		cut, ok = registry[a].engine.parse(s, rest)
+		if s.Last, rest, ok = cutNumber(rest[tag+1:], ' '); ok {
+			cut, ok = registry[a].engine.parse(s, rest)
+		}
 	}
 	if !ok {
 		*s = State{}
@@ -150,9 +152,46 @@ func (s *State) parse(a Algorithm, text string) (cut bool, err error) {
 	return cut, nil
 }
 
+// parseHolds reads the holds of a bucket from its text, and returns the text without them. Without a list, which only
+// the answer to a Dry request has, only their sum is known.
+func (s *State) parseHolds(text string) (rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(text, "h1 "); !ok {
+		return text, true
+	}
+	s.Holds = new(Holds)
+	o := &s.Holds.Others
+	for i, n := range [...]*int64{&o.Units, &o.Number, new(int64), &o.Until, new(int64)} {
+		if *n, rest, ok = cutNumber(rest, "    |"[i]); !ok {
+			return text, false
+		}
+	}
+	rest, list, listed := strings.Cut(rest, ";")
+	for listed {
+		var hold string
+		hold, list, listed = strings.Cut(list, ";")
+		id, numbers, _ := strings.Cut(hold, " ")
+		cost, expires, _ := strings.Cut(numbers, " ")
+		c := HoldCost{}
+		units, _, ok := cutNumber(cost, ' ')
+		if c.Expires, _, _ = cutNumber(expires, ' '); !ok || units == 0 || len(id) != 2*len(c.ID) {
+			return text, false
+		}
+		if _, err := hex.Decode(c.ID[:], []byte(id)); err != nil {
+			return text, false
+		}
+		c.Cost = uint64(units)
+		s.Holds.Add(c)
+		o.Units, o.Number = o.Units-units, o.Number-1
+	}
+	if o.Number <= 0 {
+		*o = SomeHolds{}
+	}
+	return rest, true
+}
+
 // appendText appends the text of the floor, which parse and the script read: "" for an unused bucket.
 func (f *Floor) appendText(b []byte, a Algorithm) []byte {
-	if f.State.Empty() {
+	if f.State.unused() {
 		return b
 	}
 	s := f.Lowest()

@@ -65,8 +65,8 @@ func (n *node) newCall(until time.Time, done func()) *call {
 // keys is a chunk of its own. The chunks share the room of the call.
 func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 	c.asked = append(c.asked, callPart{r, o})
-	notes := namesOfNotes(r, c.node.cfg.KeyPrefix, to)
-	keys := len(r.Takes) + len(notes)
+	beside := namesBeside(r, c.node.cfg.KeyPrefix, to)
+	keys := len(r.Takes) + len(beside)
 	last := len(c.chunks) - 1
 	switch {
 	case last < 0:
@@ -83,19 +83,24 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 		c.names = append(c.names, r.Takes[i].Key...)
 		ch.keys = append(ch.keys, texts.View(c.names[begin:]))
 	}
-	ch.notes = append(ch.notes, notes...)
+	ch.beside = append(ch.beside, beside...)
 	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone), c.until.UnixMicro())
 	ch.lineBytes += r.MostBytes()
 	ch.requests++
 	c.keys += keys
 }
 
-// namesOfNotes returns the names of the notes that a request needs, usually none. A bucket in a moving slot goes
-// without: the bucket and the note may be at different nodes.
-func namesOfNotes(r *bucket.Request, prefix string, to scope) (names []string) {
+// namesBeside returns the names of the notes and of the holds that a request needs, usually none. A bucket in a moving
+// slot goes without a note: the bucket and the note may be at different nodes. With holds, it is decided when both are at
+// one node.
+func namesBeside(r *bucket.Request, prefix string, to scope) (names []string) {
 	for i := range r.Takes {
-		if r.Takes[i].Noted() && !to.alone {
-			names = append(names, noteOf(prefix, r.Takes[i].Key))
+		t := &r.Takes[i]
+		if t.Noted() && !to.alone {
+			names = append(names, besideOf(prefix, noteMark, t.Key))
+		}
+		if t.Holding() {
+			names = append(names, besideOf(prefix, holdsMark, t.Key))
 		}
 	}
 	return names
@@ -200,7 +205,7 @@ type chunk struct {
 	scope
 	requests int
 	keys     []string
-	notes    []string // the names of the notes that the requests need
+	beside   []string // the names of the notes and of the holds that the requests need
 	args     []byte
 	nonce    uint64 // of the last command
 	// lineBytes is the most bytes of the lines of the answer.
@@ -214,7 +219,7 @@ type chunk struct {
 
 // takes reports whether a request with some keys can be decided by the same script call.
 func (ch *chunk) takes(to scope, keys int) bool {
-	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+len(ch.notes)+keys <= maxKeys)
+	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+len(ch.beside)+keys <= maxKeys)
 }
 
 // most returns the most bytes of the answer: of the line with the nonce and the clock, and of those of the requests.
@@ -232,7 +237,7 @@ func join(all []joined, batch []*call) []joined {
 	for _, c := range batch {
 		for i := range c.chunks {
 			part := &c.chunks[i]
-			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)+len(part.notes)) })
+			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)+len(part.beside)) })
 			if at < 0 {
 				at, all = len(all), slices.Grow(all, 1)[:len(all)+1]
 				old := &all[at]
@@ -242,7 +247,7 @@ func join(all []joined, batch []*call) []joined {
 			j.requests += part.requests
 			j.lineBytes += part.lineBytes
 			j.keys, j.args = append(j.keys, part.keys...), append(j.args, part.args...)
-			j.notes = append(j.notes, part.notes...)
+			j.beside = append(j.beside, part.beside...)
 			j.parts = append(j.parts, part)
 		}
 	}

@@ -21,7 +21,7 @@ func (ch *chunk) appendCommand(b []byte, command, script string) []byte {
 	if ch.asking {
 		b = append(b, "*1\r\n$6\r\nASKING\r\n"...) // for the next command of the connection only
 	}
-	keys := len(ch.keys) + len(ch.notes)
+	keys := len(ch.keys) + len(ch.beside)
 	b = appendLine(b, '*', keys+5)
 	b = appendWord(b, command)
 	b = appendWord(b, script)
@@ -30,8 +30,8 @@ func (ch *chunk) appendCommand(b []byte, command, script string) []byte {
 	for _, key := range ch.keys {
 		b = appendWord(b, key)
 	}
-	for _, note := range slices.Backward(ch.notes) {
-		b = appendWord(b, note)
+	for _, name := range slices.Backward(ch.beside) {
+		b = appendWord(b, name)
 	}
 	ch.nonce = rand.Uint64()
 	var nonce [maxNonce]byte

@@ -130,9 +130,10 @@ func IsNoCluster(err error) bool {
 // IsNoMaster reports whether an error of Ping is that all sentinels answer, and none knows a master of the name.
 func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotConnect(err) }
 
-// permissions are the commands that a Redis user needs to decide, count replicas and read API keys (authz/rediskeys).
+// permissions are the commands that a Redis user needs to decide, also with holds, count replicas and read API keys
+// (authz/rediskeys).
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
-	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen"
+	"+zadd +zcard +zremrangebyscore +pexpire +hget +hscan +hlen +hstrlen +hset +hdel +hgetall"
 
 // ACL returns the command that gives a Redis user the rights that it needs. Keys begin with the prefix.
 func ACL(prefix string) string {

@@ -108,8 +108,9 @@ func Pauses(unserved ...bool) (pauses []time.Duration) {
 	return pauses
 }
 
-// NoteOf is noteOf, for tests of names.
-var NoteOf = noteOf
+// NoteOf is besideOf for a note, and HoldsOf for holds.
+func NoteOf(prefix, key string) string  { return besideOf(prefix, noteMark, key) }
+func HoldsOf(prefix, key string) string { return besideOf(prefix, holdsMark, key) }
 
 // SlotOf is slotOf, for tests of names.
 var SlotOf = slotOf

@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// noteMark follows the prefix of all keys in the names of notes. No key of a bucket has a brace behind "rl:r".
-const noteMark = "rl:r{"
+// These marks follow the prefix of all keys in the names of what is beside a bucket: its note, and the hash of its holds.
+// No key of a bucket has a brace behind these letters.
+const noteMark, holdsMark = "rl:r{", "rl:h{"
 
-// noteOf returns the name of the note beside a bucket. It is in the slot of the bucket, and begins with the prefix of
+// besideOf returns the name of what is beside a bucket. It is in the slot of the bucket, and begins with the prefix of
 // all keys, so that an ACL for the keys of buckets allows it too.
-func noteOf(prefix, key string) string {
+func besideOf(prefix, mark, key string) string {
 	slot := slotOf(key)
-	head, rest := prefix+noteMark, "}"+strings.TrimPrefix(key, prefix)
+	head, rest := prefix+mark, "}"+strings.TrimPrefix(key, prefix)
 	if slotOf(head+rest) == slot { // the prefix has a tag in braces, so it sets the slot of all keys
 		return head + rest
 	}

@@ -58,6 +58,9 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 			if keys = append(keys, t.Key); t.Noted() {
 				notes = append(notes, "note:"+t.Key)
 			}
+			if t.Holding() {
+				notes = append(notes, "holds:"+t.Key)
+			}
 		}
 		args = r.AppendArgs(args, bucket.WithNotes, time.Now().Add(b.ahead).UnixMicro())
 	}

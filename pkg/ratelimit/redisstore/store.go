@@ -42,7 +42,7 @@ type Config struct {
 	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
 	// which holds no password. A goroutine that serves requests calls Up, so it must return at once. Optional.
 	Up func(node string, cause error)
-	// KeyPrefix begins the keys of buckets and the names of the notes beside them. Default: no prefix.
+	// KeyPrefix begins the keys of buckets, and the names of the notes and holds beside them. Default: no prefix.
 	KeyPrefix string
 	// CountEvery is the time between two counts of CountReplicas. A replica counts for three such times. Default 10 s.
 	CountEvery time.Duration

@@ -15,14 +15,14 @@ func ParseState(a bucket.Algorithm, text string) (bucket.State, error) {
 	}
 	limit := bucket.Limit{Algorithm: a, Requests: 1, Burst: 1, Window: bucket.MaxWindow}
 	r := bucket.Request{At: 1}
-	fields := strings.Fields(text)
+	fields := strings.Fields(text[strings.IndexByte(text, '|')+1:])
 	if len(fields) > 1 {
 		r.At, _ = strconv.ParseInt(fields[1], 10, 64)
 	}
 	if a.HasBurst() && len(fields) == 5 {
 		limit.Requests, _ = strconv.ParseInt(fields[4], 10, 64)
 	}
-	r.Takes = []bucket.Take{{Limit: limit}}
+	r.Takes = []bucket.Take{{Limit: limit, Hold: new(bucket.Hold)}}
 	var o bucket.Outcome
 	if err := r.Decode("+\t1"+text, bucket.Reply{}, &o); err != nil {
 		return bucket.State{}, err
