@@ -38,6 +38,7 @@ domain: shop
 descriptors:
   - {key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: owner, value: a, descriptors: [{key: path, rate_limit: {unit: minute, requests_per_unit: 1}}]}
+  - {key: user, rate_limit: {algorithm: concurrency, requests_per_unit: 1, on_store_error: deny, hold: {ttl: 10m}}}
 authz:
   credentials: [{jwt: {issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q}}]
   limits: [{actions: [{credential: {field: owner}}]}]

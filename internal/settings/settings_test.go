@@ -75,7 +75,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
 		`LOG_FORMAT: want text or json (did you mean json?)`,
 		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, ` +
-			`leaky_bucket, fixed_window (did you mean token_bucket?)`,
+			`leaky_bucket, fixed_window, concurrency (did you mean token_bucket?)`,
 		`GRPC_MAX_CONNECTION_AGE: want a duration`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -239,6 +239,10 @@ func TestNumbersAndWords(t *testing.T) {
 		if want := "XDS_CLIENT_BACKOFF_RANDOM_FACTOR: want a number, such as 0.5"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", number, err, want)
 		}
+	}
+	if _, err := readWith(t, environment{"DEFAULT_ALGORITHM": "concurrency"}); err == nil ||
+		err.Error() != "DEFAULT_ALGORITHM cannot be concurrency: each limit of that needs a `hold` of its own" {
+		t.Errorf("concurrency by default: %v", err)
 	}
 	s, err := readWith(t, environment{
 		"DEFAULT_ALGORITHM": "Token_Bucket", "STORE_ERROR_POLICY": "DENY", "REDIS_PERSECOND_TYPE": "cluster",

@@ -36,7 +36,7 @@ func (s *Settings) checkTogether(e environment) (fs Findings) {
 	fs.mistake(!s.UsesRedis() && s.Redis.Main.URL != "", "BACKEND_TYPE",
 		"BACKEND_TYPE=memory with REDIS_URL: each replica would count alone; unset one of them")
 	fs.mistake(s.Limits.DefaultAlgorithm.Windowless(), "DEFAULT_ALGORITHM",
-		"DEFAULT_ALGORITHM cannot be concurrency, which needs `hold` at each limit")
+		"DEFAULT_ALGORITHM cannot be concurrency: each limit of that needs a `hold` of its own")
 	fs.mistake(s.Redis.UsePerSecond && s.Redis.PerSecond.URL == "", "REDIS_PERSECOND",
 		"REDIS_PERSECOND=true needs REDIS_PERSECOND_URL, such as redis://127.0.0.1:6380")
 	fs.mistake(s.Redis.UsePerSecond && !s.UsesRedis(), "REDIS_PERSECOND",

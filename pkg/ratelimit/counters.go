@@ -25,11 +25,11 @@ type Counters struct {
 	// have expired, and Undone those whose call has ended before its answer.
 	Settled, Unknown, Expired, Undone atomic.Uint64
 
-	holds atomic.Bool  // a limit with holds has decided
+	holds atomic.Bool  // a limit has holds
 	over  atomic.Int64 // the keys in a run of denials, as the sketch has them
 }
 
-// HasHolds reports whether a limit with holds has decided.
+// HasHolds reports whether they are those of a limit with holds.
 func (c *Counters) HasHolds() bool { return c.holds.Load() }
 
 // Tally counts descriptors and their hits. Almost every descriptor has one hit, which costs one addition.

@@ -84,6 +84,9 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		if s.fixed[name] == nil {
 			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
+		if l.Hold != nil {
+			s.fixed[name].holds.Store(true)
+		}
 		l.Counters, l.DenialLines, l.index = &s.fixed[name].Counters, &s.fixed[name].lines, i
 		if i == 0 {
 			rule.held = &s.fixed[name].held
