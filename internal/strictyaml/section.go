@@ -90,15 +90,19 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 	return s
 }
 
-// sections returns a section and all sections below it, each name once, from the top of the file down.
+// sections returns a section and all sections below it, each name with a type once, from the top of the file down.
 func (kind *Kind) sections(root *section) (all []*section) {
-	named := map[string]bool{}
+	type shape struct { // keys of one name can have different maps
+		name string
+		of   reflect.Type
+	}
+	known := map[shape]bool{}
 	var walk func(s *section)
 	walk = func(s *section) {
-		if named[s.Name] {
+		if known[shape{s.Name, s.Type}] {
 			return
 		}
-		named[s.Name] = true
+		known[shape{s.Name, s.Type}] = true
 		all = append(all, s)
 		for _, k := range s.keys {
 			if k.object != nil {
