@@ -49,7 +49,7 @@ func TestLimiter(t *testing.T) {
 type pure struct {
 	states map[string]bucket.State
 	clock  func() int64
-	asked  func(takes []bucket.Take) // is told of each request; optional
+	asked  func(takes []bucket.Take) // receives the takes of each request; optional
 }
 
 func (p *pure) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {

@@ -46,10 +46,10 @@ const (
 
 // match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override
-	held    bool  // the last entry asks for a hold, and is no part of the match
-	limited bool  // a limit applies
-	inForce bool  // one that is not in shadow
+	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override.
+	held    bool  // the last entry asks for a hold, and is no part of the match.
+	limited bool  // a limit applies.
+	inForce bool  // one that is not in shadow.
 }
 
 type appliedLimit struct {
