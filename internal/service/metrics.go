@@ -194,7 +194,12 @@ func (m *metrics) collectStores(to samples) {
 	to.counter("memory_evicted_total",
 		"Buckets in use that were replaced because MEMORY_MAX_BUCKETS was reached, first those of the rule with "+
 			"the most.")(memory.Evicted)
+	to.counter("memory_evicted_holding_total",
+		"Buckets with live holds that were replaced because MEMORY_MAX_BUCKETS was reached.")(memory.EvictedHolds)
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
+	to.gauge("memory_holds", "Live holds in memory, with those that have expired since the last request to their bucket.")(
+		float64(memory.Holds))
+	to.counter("memory_full_holds_total", "Reserves that were denied because MEMORY_MAX_HOLDS was reached.")(memory.FullHolds)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
 }
 

@@ -27,7 +27,8 @@ type stores struct {
 func openStores(ctx context.Context, p *process) (*stores, error) {
 	if s := p.Settings; !s.UsesRedis() {
 		memory, err := memstore.New(memstore.Config{
-			MaxBuckets: s.Memory.MaxBuckets, SnapshotPath: s.Memory.SnapshotPath, Clock: p.Clock, Logger: p.log,
+			MaxBuckets: s.Memory.MaxBuckets, MaxHolds: s.Memory.MaxHolds, SnapshotPath: s.Memory.SnapshotPath,
+			Clock: p.Clock, Logger: p.log,
 		})
 		return &stores{process: p, decides: memory, fallback: memory, memory: memory}, err
 	}

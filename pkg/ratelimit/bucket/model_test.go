@@ -438,6 +438,27 @@ func (j *judged) wait(now int64) int64 {
 	return wait
 }
 
+// expireHolds returns when the bucket is empty if all holds expire, 0 for none.
+func (j *judged) expireHolds() (at int64) {
+	l, b := &j.Limit, j.bucket.at(&j.Limit, j.x)
+	if j.bucket.at(l, j.later(j.x, 0)).empty() {
+		b.charges, b.debt = nil, new(big.Rat)
+	}
+	b.holds = slices.Clone(j.bucket.holds)
+	for {
+		h, ok := b.end(func(modelHold) bool { return true })
+		if !ok {
+			return at
+		}
+		if at = h.Expires; !j.Hold.Release && l.Algorithm != bucket.Concurrency {
+			b.charge(l, at, int64(h.Cost))
+			if at += until(func(wait int64) bool { return b.at(l, h.Expires+wait).empty() }); l.Algorithm == bucket.FixedWindow {
+				at = (h.Expires/l.Window + 1) * l.Window
+			}
+		}
+	}
+}
+
 func (j *judged) describe(now int64) {
 	l, b, d := &j.Limit, j.bucket, &j.d
 	if !d.Allowed {
@@ -472,8 +493,6 @@ func (j *judged) describe(now int64) {
 	}
 	if d.Held != nil {
 		d.Held.Units, d.Held.Number = held, int64(len(b.holds))
-		for _, h := range b.holds {
-			d.ExpireAt = max(d.ExpireAt, h.Expires)
-		}
+		d.ExpireAt = max(d.ExpireAt, j.expireHolds())
 	}
 }

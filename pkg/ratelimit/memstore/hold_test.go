@@ -183,7 +183,7 @@ func TestRuleThatLostHold(t *testing.T) {
 		if got := take(t, s, looking(plain.Key, limit)).Decisions[0]; got.Held.Units != 4 || got.Remaining != 6 {
 			t.Errorf("%v: %+v, %+v when the rule has hold again, want 4 units held", algorithm, got, got.Held)
 		}
-		now.advance(10 * minute)
+		now.advance(10*minute + 5*second)
 		memstore.Sweep(s)
 	}
 	if got := s.Stats(); got.Buckets != 0 || got.Holds != 0 {
