@@ -244,9 +244,11 @@ func (c *Conn) remove(k *Call) {
 
 // end closes the connection, cancels all calls, and waits until they are answered.
 func (c *Conn) end() {
+	c.mu.Lock()
+	c.closed = true // before the client can see the end
+	c.mu.Unlock()
 	c.guarded.Abort()
 	c.mu.Lock()
-	c.closed = true
 	c.changed.Broadcast()
 	for _, k := range c.calls {
 		unserved := slices.Contains(c.batch, k) // Serve has caused a panic, or its batch was not complete.
