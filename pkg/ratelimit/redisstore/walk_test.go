@@ -129,7 +129,11 @@ func TestWalkOfTheClock(t *testing.T) {
 			algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
 			window := w.pick(1, 999, 10_000, 100_000, 1_000_003, 3_600_000_000)
 			key := fmt.Sprintf("clock/%d/%d/%d", w.seed, leg, i)
-			w.buckets = append(w.buckets, bucket.Take{Key: key, Limit: w.limit(algorithm, window)})
+			b := bucket.Take{Key: key, Limit: w.limit(algorithm, window)}
+			if leg%3 == 0 {
+				b.Hold = w.terms(algorithm)
+			}
+			w.buckets = append(w.buckets, b)
 		}
 		for range 3 {
 			w.call(t)
@@ -675,8 +679,8 @@ func (w *walk) hold(t *bucket.Take, terms *bucket.Hold) {
 	t.Hold = &h
 	capacity := t.Limit.Capacity()
 	cost := func() bucket.HoldCost {
-		return bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(5)), 0, ' ', 15: 255}, Cost: uint64(w.pick(0, 1, 1, 1, 2, 3,
-			capacity/2, capacity/4, capacity, capacity+1, -1, w.random.Int64N(2*capacity+2)))}
+		return bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(3)), 0, ' ', 15: 255}, Cost: uint64(w.pick(0, 1, 1, 1, 1, 1, 2, 3,
+			capacity/2, capacity/4, capacity/4, capacity/8, capacity, capacity+1, -1, w.random.Int64N(2*capacity+2)))}
 	}
 	if w.random.IntN(3) > 0 {
 		t.Cost, t.Need = uint64(w.pick(0, 0, 0, 0, 1)), 0
