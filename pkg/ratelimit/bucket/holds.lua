@@ -75,9 +75,9 @@ local function add(h, id, cost, expires)
   if expires > h.last then h.last = expires end
 end
 
--- span returns units as the algorithm counts them, at most twice the capacity.
+-- span returns units as the algorithm counts them. More than twice the capacity and 1 are as many.
 local function span(h, units)
-  if units > 2 * h.capacity then units = 2 * h.capacity end
+  if units > 2 * h.capacity + 1 then units = 2 * h.capacity + 1 end
   if h.unit_part == 0 then return units * h.unit, 0 end
   local more, part = muldiv(units, h.unit_part, h.requests)
   return units * h.unit + more, part

@@ -213,7 +213,7 @@ func (t *Take) appendHolds(b []byte, noted bool) []byte {
 		floor = t.Floor.State.Holds.Live()
 	}
 	b = appendFloat(appendFloat(appendFloat(b, h.TTL), h.Most), l.Capacity())
-	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.settled(2*l.Capacity())))
+	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.settled(2*max(MaxRequests, registry[l.Algorithm].most))))
 	_, reserves := h.reserved()
 	b = append(b, release)
 	for _, n := range [...]int{int(reserves), len(h.Settles), len(floor)} {

@@ -225,16 +225,20 @@ func (s *Spread) rename() {
 
 // correct replaces the first decision on a take by its second one, which does not change the verdict.
 func (s *Spread) correct(first, second *Decision, take int, w *waits, quotas map[int]int64) {
+	held := first.Held
+	if held != nil { // what has ended in the first round counts, and what was undone does not
+		held.Units, held.Number, held.Until = second.Held.Units, second.Held.Number, 0
+		held.Expired += second.Held.Expired
+		if !first.Allowed { // only the first round has asked for the holds
+			second.RetryAfter = later(first.RetryAfter, second.RetryAfter)
+		}
+	}
 	if s.whole.Takes[take].Role == Quota {
 		quotas[take] = second.RetryAfter
 	} else {
 		w.enforced = later(w.enforced, second.RetryAfter)
 	}
-	fits, wait, held := first.Allowed, second.RetryAfter, first.Held
-	if held != nil { // what has ended in the first round counts, and what was undone does not
-		held.Units, held.Number, held.Until = second.Held.Units, second.Held.Number, 0
-		held.Expired += second.Held.Expired
-	}
+	fits, wait := first.Allowed, second.RetryAfter
 	*first = *second
 	first.Held = held
 	if first.Allowed, first.RetryAfter, first.Delay = fits, wait, 0; fits {

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -166,6 +167,7 @@ func (s *State) parseHolds(text string) (rest string, ok bool) {
 		}
 	}
 	rest, list, listed := strings.Cut(rest, ";")
+	var all []HoldCost
 	for listed {
 		var hold string
 		hold, list, listed = strings.Cut(list, ";")
@@ -180,8 +182,12 @@ func (s *State) parseHolds(text string) (rest string, ok bool) {
 			return text, false
 		}
 		c.Cost = uint64(units)
-		s.Holds.Add(c)
+		all = append(all, c)
 		o.Units, o.Number = o.Units-units, o.Number-1
+	}
+	slices.SortStableFunc(all, func(a, b HoldCost) int { return cmp.Compare(a.Expires, b.Expires) })
+	for _, c := range all {
+		s.Holds.Add(c)
 	}
 	if o.Number <= 0 {
 		*o = SomeHolds{}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -41,10 +42,18 @@ func TestWalk(t *testing.T) {
 		t.Parallel()
 		newWalk(t, single(t, server), bucket.CalendarWindow).run(t, walkSteps)
 	})
+	t.Run("concurrency", func(t *testing.T) {
+		t.Parallel()
+		newWalk(t, single(t, server), bucket.Concurrency).run(t, walkSteps)
+	})
 	t.Run("mixed", func(t *testing.T) {
 		t.Parallel()
-		newWalk(t, single(t, server), append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow)...).run(t, walkSteps)
+		newWalk(t, single(t, server), allAlgorithms()...).run(t, walkSteps)
 	})
+}
+
+func allAlgorithms() []bucket.Algorithm {
+	return append(slices.Clone(bucket.Algorithms), bucket.Concurrency, bucket.CalendarWindow)
 }
 
 // TestWalkModes walks with the stores of all modes.
@@ -52,19 +61,22 @@ func TestWalkModes(t *testing.T) {
 	server, sentinels, cluster := testenv.Redis(t), testenv.Sentinels(t), testenv.Cluster(t)
 	nodes := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(cluster.Addrs(), ",")})
 	t.Cleanup(func() { _ = nodes.Close() })
-	get := func(c redis.Cmdable, prefix string) func(string) *redis.StringCmd {
-		return func(key string) *redis.StringCmd { return c.Get(t.Context(), prefix+key) }
+	in := func(s storetest.Store, c redis.Cmdable, prefix string) lua {
+		return lua{
+			s, func(key string) *redis.StringCmd { return c.Get(t.Context(), prefix+key) },
+			func(key string) *redis.MapStringStringCmd {
+				return c.HGetAll(t.Context(), redisstore.HoldsOf("", prefix+key))
+			},
+		}
 	}
 	for name, l := range map[string]lua{
-		"single": {open(t, redisstore.Config{URL: server.Addr}), get(dial(t, server.Addr), "")},
-		"sentinel": {
-			open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs()}),
-			get(dial(t, sentinels.Master.Addr), ""),
-		},
-		"cluster": {oneSlot{openCluster(t, cluster)}, get(nodes, slotTag)},
+		"single": in(open(t, redisstore.Config{URL: server.Addr}), dial(t, server.Addr), ""),
+		"sentinel": in(open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs()}),
+			dial(t, sentinels.Master.Addr), ""),
+		"cluster": in(oneSlot{openCluster(t, cluster)}, nodes, slotTag),
 	} {
 		t.Run(name, func(t *testing.T) {
-			newWalk(t, l, append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow)...).run(t, walkSteps/4)
+			newWalk(t, l, allAlgorithms()...).run(t, walkSteps/4)
 		})
 	}
 }
@@ -117,7 +129,11 @@ func TestWalkOfTheClock(t *testing.T) {
 			algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
 			window := w.pick(1, 999, 10_000, 100_000, 1_000_003, 3_600_000_000)
 			key := fmt.Sprintf("clock/%d/%d/%d", w.seed, leg, i)
-			w.buckets = append(w.buckets, bucket.Take{Key: key, Limit: w.limit(algorithm, window)})
+			b := bucket.Take{Key: key, Limit: w.limit(algorithm, window)}
+			if leg%3 == 0 {
+				b.Hold = w.terms(algorithm)
+			}
+			w.buckets = append(w.buckets, b)
 		}
 		for range 3 {
 			w.call(t)
@@ -143,23 +159,28 @@ type walk struct {
 	clock    bool // at the time of Redis
 	now      int64
 	leg      int
-	buckets  []bucket.Take // Key and Limit only
+	buckets  []bucket.Take // Key, Limit and the terms of Hold only
 	calendar *bucket.Calendar
+	reserved map[string][]bucket.HoldCost // what was asked to be held in each bucket
 }
 
 // refundNote is what the note of a bucket has: the time of the last refund, and until when it matters.
 type refundNote struct{ clock, till int64 }
 
-// lua is what decides in Lua, and how to read the value of a bucket.
+// lua is what decides in Lua, and how to read the value of a bucket, and its holds.
 type lua struct {
 	storetest.Store
 	stored func(key string) *redis.StringCmd
+	held   func(key string) *redis.MapStringStringCmd
 }
 
 // single is the script alone, in one Redis.
 func single(t *testing.T, server *testenv.RedisServer) lua {
 	script := newBare(t, server.Addr)
-	return lua{script, func(key string) *redis.StringCmd { return script.client.Get(t.Context(), key) }}
+	return lua{
+		script, func(key string) *redis.StringCmd { return script.client.Get(t.Context(), key) },
+		func(key string) *redis.MapStringStringCmd { return script.client.HGetAll(t.Context(), "holds:"+key) },
+	}
 }
 
 func newWalk(t *testing.T, l lua, algorithms ...bucket.Algorithm) *walk {
@@ -168,6 +189,7 @@ func newWalk(t *testing.T, l lua, algorithms ...bucket.Algorithm) *walk {
 	return &walk{
 		random: rand.New(rand.NewPCG(seed, uint64(algorithms[0]))), seed: seed, algorithms: algorithms,
 		states: map[string]bucket.State{}, past: map[string][]bucket.Floor{}, notes: map[string]refundNote{}, lua: l,
+		reserved: map[string][]bucket.HoldCost{},
 	}
 }
 
@@ -185,8 +207,8 @@ func (w *walk) start() {
 		return
 	}
 	w.now = 1_700_000_000_000_000 + w.random.Int64N(1_000_000_000_000)
-	w.buckets = nil
-	window := w.window()
+	w.buckets, w.reserved = nil, map[string][]bucket.HoldCost{}
+	window, holding := w.window(), w.random.IntN(3) == 0
 	if slices.Contains(w.algorithms, bucket.CalendarWindow) { // near a window in which an offset may change
 		unit := w.random.IntN(len(bucket.CalendarUnits))
 		zone := calendarZones[w.random.IntN(len(calendarZones))]
@@ -198,7 +220,20 @@ func (w *walk) start() {
 	for i := range 1 + w.random.IntN(4) {
 		algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
 		key := fmt.Sprintf("walk/%d/%s/%d/%d", w.seed, algorithm, w.leg, i)
-		w.buckets = append(w.buckets, bucket.Take{Key: key, Limit: w.limit(algorithm, window)})
+		b := bucket.Take{Key: key, Limit: w.limit(algorithm, window)}
+		if holding || algorithm == bucket.Concurrency {
+			b.Hold = w.terms(algorithm)
+		}
+		w.buckets = append(w.buckets, b)
+	}
+}
+
+// terms returns random terms of holds.
+func (w *walk) terms(algorithm bucket.Algorithm) *bucket.Hold {
+	return &bucket.Hold{
+		TTL:     w.pick(1, 10, 1000, 1_000_000, 60_000_000, 600_000_000, 86_400_000_000, 1+w.random.Int64N(10_000_000)),
+		Most:    w.pick(1, 2, 3, 10, 1000),
+		Release: algorithm == bucket.Concurrency || w.random.IntN(3) == 0,
 	}
 }
 
@@ -219,8 +254,11 @@ func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 		if w.random.IntN(40) == 0 {
 			l.Requests = 0
 		}
-		if algorithm == bucket.CalendarWindow {
+		switch algorithm {
+		case bucket.CalendarWindow:
 			l.Calendar = w.calendar
+		case bucket.Concurrency:
+			l.Window = 0
 		}
 		l.Burst = w.pick(l.Requests, 1, 2, 5, 10*l.Requests, 1+w.random.Int64N(bucket.MaxRequests), mostBurst(l))
 		if l.Check() == nil {
@@ -255,7 +293,12 @@ func (w *walk) call(t *testing.T) {
 		}
 		shown := got.Seen
 		got.Seen = nil
-		if diff := cmp.Diff(twin, got); diff != "" {
+		for k := range got.Decisions { // in Redis, only an upper bound of the latest expiry is known
+			if a, b := &twin.Decisions[k], &got.Decisions[k]; a.Held != nil && a.ExpireAt <= b.ExpireAt {
+				a.ExpireAt = b.ExpireAt
+			}
+		}
+		if diff := cmp.Diff(twin, got, cmpopts.IgnoreUnexported(bucket.Held{})); diff != "" {
 			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v\nfloors: %s",
 				w.seed, w.leg, i, diff, before, batch[i], floors(&batch[i]))
 		}
@@ -301,6 +344,7 @@ func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen,
 		}
 		want = clone(want)
 		want.Remaining(&take.Limit, r.At) // brings it to the time
+		w.compareSums(t, &take, want.Holds, got.State.Holds)
 		if got.Cut {
 			want = cutAs(want, got.State.Grants)
 		}
@@ -308,6 +352,15 @@ func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen,
 			t.Fatalf("seed %d: the bucket of %+v at %d, cut %t (-Go +Lua):\n%s", w.seed, take, r.At, got.Cut, diff)
 		}
 		w.past[take.Key] = append(w.past[take.Key], bucket.Floor{State: clone(got.State), At: got.Clock, Cut: got.Cut})
+	}
+}
+
+// compareSums compares the sums of holds in Go with those in Redis, where the latest expiry may be later.
+func (w *walk) compareSums(t *testing.T, take *bucket.Take, want, got *bucket.Holds) {
+	t.Helper()
+	if want.Units() != got.Units() || want.Number() != got.Number() || want.Number() > 0 && want.Until() > got.Until() {
+		t.Fatalf("seed %d, leg %d: the holds of %+v are %d of %d units until %d, want %d of %d until %d", w.seed, w.leg, take,
+			got.Number(), got.Units(), got.Until(), want.Number(), want.Units(), want.Until())
 	}
 }
 
@@ -341,6 +394,7 @@ func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcom
 		fate, grew[i] = w.join(t, &loaded[i].State, r.At)
 		fates = append(fates, fate)
 		w.note(t, clone(loaded[i].State), r.At)
+		grew[i] = fate != bucket.FloorUnusable && w.joinHolds(t, &loaded[i].State, r.At) || grew[i]
 	}
 	r.Decide(0, loaded, &o)
 	for i, t := range r.Takes {
@@ -357,7 +411,7 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	switch {
 	case f == nil || t.Limit.Requests == 0:
 		return bucket.FloorUnsent, false
-	case f.State.Empty():
+	case unused(f.State):
 		return bucket.FloorJoined, false
 	case f.At-now > 86_400_000_000:
 		return bucket.FloorUnusable, false
@@ -369,11 +423,34 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	alone, joined := clone(*s), clone(*s)
 	alone.Remaining(&t.Limit, now) // brings it to the time
 	grew = f.Join(&t.Limit, &joined, now)
-	if grew || !joined.Empty() && joined.Last != alone.Last {
+	if grew || !unused(joined) && joined.Last != alone.Last {
 		*s = joined
 		return bucket.FloorJoined, true
 	}
 	return bucket.FloorJoined, false
+}
+
+// unused reports whether nothing is charged.
+func unused(s bucket.State) bool { return s.Count == 0 && s.Part == 0 }
+
+// joinHolds adds the holds of a floor that the bucket does not have, and that have not expired.
+func (w *walk) joinHolds(t *bucket.Take, s *bucket.State, now int64) (grew bool) {
+	if t.Floor == nil || t.Hold == nil || t.Limit.Requests == 0 {
+		return false
+	}
+	at := clone(*s)
+	at.Remaining(&t.Limit, now) // brings it to the time
+	for _, c := range t.Floor.State.Holds.Live() {
+		same := func(m bucket.HoldCost) bool { return m.ID == c.ID && m.Expires == c.Expires }
+		if c.Expires > at.Last && !slices.ContainsFunc(s.Holds.Live(), same) {
+			if s.Holds == nil {
+				s.Holds = new(bucket.Holds)
+			}
+			s.Holds.Add(c)
+			grew = true
+		}
+	}
+	return grew
 }
 
 // note notes the refund of a take, if its bucket holds anything.
@@ -381,7 +458,7 @@ func (w *walk) note(t *bucket.Take, s bucket.State, now int64) {
 	if t.Refund == 0 || t.Limit.Requests == 0 {
 		return
 	}
-	if s.Remaining(&t.Limit, now); s.Empty() { // brings it to the time
+	if s.Remaining(&t.Limit, now); unused(s) { // brings it to the time
 		return
 	}
 	peek := bucket.Request{At: now}
@@ -426,13 +503,17 @@ func (w *walk) floor(t *bucket.Take) {
 	if n.till <= w.now { // Redis may drop such a note at any time
 		f.At = max(f.At, n.clock+1)
 	}
+	f.State.Holds = nil
+	if past := w.reserved[t.Key]; t.Hold != nil && len(past) > 0 {
+		f.State.Holds = new(bucket.Holds)
+		for range w.random.IntN(4) {
+			f.State.Holds.Add(past[max(0, len(past)-1-w.random.IntN(10))])
+		}
+	}
 	t.Floor = f
 }
 
-func clone(s bucket.State) bucket.State {
-	s.Grants = append([]bucket.Grant(nil), s.Grants...)
-	return s
-}
+func clone(s bucket.State) bucket.State { return s.Clone() }
 
 // compareStored compares the walk's buckets in Redis with the states in Go.
 func (w *walk) compareStored(t *testing.T) {
@@ -450,16 +531,32 @@ func (w *walk) compareStored(t *testing.T) {
 		if w.clock && text == "" { // it may have expired
 			want.Remaining(&b.Limit, time.Now().UnixMicro()) // brings it to the time
 		}
+		if b.Hold != nil {
+			w.compareSums(t, &b, want.Holds, got.Holds)
+			w.compareHolds(t, &b, want.Holds)
+		}
 		if diff := cmp.Diff(normal(want), normal(got)); diff != "" {
 			t.Fatalf("seed %d, leg %d, bucket %s %+v (-Go +Lua):\n%s", w.seed, w.leg, b.Key, b.Limit, diff)
 		}
 	}
 }
 
+// compareHolds compares the holds of a bucket in Redis with those in Go.
+func (w *walk) compareHolds(t *testing.T, b *bucket.Take, holds *bucket.Holds) {
+	t.Helper()
+	want := map[string]string{}
+	for _, c := range holds.Live() {
+		want[string(c.ID[:])] += fmt.Sprintf("%d %d ", c.Cost, c.Expires)
+	}
+	if diff := cmp.Diff(want, w.lua.held(b.Key).Val()); diff != "" {
+		t.Fatalf("seed %d, leg %d, the holds of bucket %s %+v (-Go +Lua):\n%s", w.seed, w.leg, b.Key, b.Limit, diff)
+	}
+}
+
 // normal returns the state without the parts that have no effect: the time of an empty bucket, and the rate of a whole
 // number.
 func normal(s bucket.State) bucket.State {
-	if s.Empty() {
+	if s.Holds = nil; s.Empty() {
 		return bucket.State{}
 	}
 	if s.Part == 0 {
@@ -480,6 +577,9 @@ func (w *walk) step() bucket.Request {
 		if w.random.IntN(60) == 0 {
 			b.Limit = w.limit(b.Limit.Algorithm, b.Limit.Window)
 		}
+		if b.Hold != nil && w.random.IntN(60) == 0 {
+			b.Hold = w.terms(b.Limit.Algorithm)
+		}
 		r.Add(w.take(b))
 	}
 	if w.random.IntN(12) == 0 {
@@ -490,24 +590,35 @@ func (w *walk) step() bucket.Request {
 
 // giveBack makes the takes of a request give back charges of a time around the edges.
 func (w *walk) giveBack(r *bucket.Request) {
-	window := r.Takes[0].Limit.Window
-	begin, _ := r.Takes[0].Limit.WindowAt(w.now)
+	window, begin := int64(1_000_000), w.now
+	if l := &r.Takes[0].Limit; l.Window > 0 {
+		window = l.Window
+		begin, _ = l.WindowAt(w.now)
+	}
 	into := w.now - begin
 	at := max(1, w.now-w.pick(0, 0, 0, 1, 2, window-1, window, window+1, 2*window, into, into+1,
 		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100, -1, -window))
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		*t = bucket.Take{Key: t.Key, Limit: t.Limit, Refund: max(1, t.Cost+t.Refund), ChargedAt: at}
+		back := bucket.Take{Key: t.Key, Limit: t.Limit, Refund: max(1, t.Cost+t.Refund), ChargedAt: at}
+		if t.Hold != nil { // what a denied request has reserved is undone
+			back.Hold = &bucket.Hold{TTL: t.Hold.TTL, Most: t.Hold.Most, Release: t.Hold.Release}
+			w.undo(back.Hold, t.Key)
+		}
+		*t = back
 	}
 }
 
 // stride returns the next random step of the clock: around the window's length and its edges, and back.
 func (w *walk) stride() int64 {
-	window := w.buckets[0].Limit.Window
+	window, end := int64(1_000_000), w.now+1_000_000
+	if l := &w.buckets[0].Limit; l.Window > 0 {
+		window = l.Window
+		_, end = l.WindowAt(w.now)
+	}
 	if w.small && w.random.IntN(50) > 0 {
 		return w.random.Int64N(window / 200)
 	}
-	_, end := w.buckets[0].Limit.WindowAt(w.now)
 	edge := end - w.now
 	if w.random.IntN(50) == 0 {
 		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000,
@@ -516,6 +627,9 @@ func (w *walk) stride() int64 {
 	step := w.pick(0, 0, 0, 1, 1, 2, window-1, window, window+1, 2*window, edge, edge-1, edge+1, window/2,
 		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100,
 		window/max(1, w.buckets[0].Limit.Requests))
+	if h := w.buckets[0].Hold; h != nil && w.random.IntN(3) == 0 {
+		step = w.pick(0, 1, h.TTL-1, h.TTL, h.TTL+1, h.TTL/2, w.random.Int64N(h.TTL))
+	}
 	if w.now+step > year2100 {
 		return 1
 	}
@@ -551,8 +665,56 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 			t = queued
 		}
 	}
+	w.hold(&t, b.Hold)
 	w.floor(&t)
 	return t
+}
+
+// hold gives a take random reserves and settlements of few ids, if its limit has holds.
+func (w *walk) hold(t *bucket.Take, terms *bucket.Hold) {
+	if terms == nil {
+		return
+	}
+	h := *terms
+	t.Hold = &h
+	capacity := t.Limit.Capacity()
+	cost := func() bucket.HoldCost {
+		return bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(3)), 0, ' ', 15: 255}, Cost: uint64(w.pick(0, 1, 1, 1, 1, 1, 2, 3,
+			capacity/2, capacity/4, capacity/4, capacity/8, capacity, capacity+1, -1, w.random.Int64N(2*capacity+2)))}
+	}
+	if w.random.IntN(3) > 0 {
+		t.Cost, t.Need = uint64(w.pick(0, 0, 0, 0, 1)), 0
+	}
+	for range w.pick(0, 1, 1, 2) {
+		h.Reserves = append(h.Reserves, cost())
+	}
+	if w.random.IntN(2) == 0 {
+		h.Reserves = nil
+		for range w.pick(0, 1, 1, 2) {
+			h.Settles = append(h.Settles, cost())
+		}
+	}
+	if w.random.IntN(8) == 0 {
+		h.Settles = append(h.Settles, cost())
+	}
+	if w.random.IntN(8) == 0 {
+		w.undo(&h, t.Key)
+	}
+	for _, c := range h.Reserves {
+		if c.Cost > 0 {
+			c.Cost = min(c.Cost, uint64(2*capacity+1))
+			c.Expires = w.now + h.TTL + w.pick(0, 0, 0, 0, 0, 1)
+			w.reserved[t.Key] = append(w.reserved[t.Key], c)
+		}
+	}
+}
+
+// undo undoes a hold of a bucket that may be there.
+func (w *walk) undo(h *bucket.Hold, key string) {
+	if past := w.reserved[key]; len(past) > 0 {
+		c := past[max(0, len(past)-1-w.random.IntN(10))]
+		h.Settles = append(h.Settles, bucket.HoldCost{ID: c.ID, Expires: c.Expires})
+	}
 }
 
 // pick returns one of the choices at random.

@@ -1,0 +1,224 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
+)
+
+var minutes = bucket.Hold{TTL: 600_000_000, Most: 10_000}
+
+// held returns costs under ids that are made of numbers.
+func held(cost uint64, ids ...int) (costs []bucket.HoldCost) {
+	for _, id := range ids {
+		costs = append(costs, bucket.HoldCost{ID: bucket.HoldID{byte(id), byte(id >> 8), 15: '\n'}, Cost: cost})
+	}
+	return costs
+}
+
+// hold returns a request with a cost, reserves and settlements.
+func hold(key string, limit bucket.Limit, cost uint64, terms bucket.Hold, reserves, settles []bucket.HoldCost,
+) (r bucket.Request) {
+	terms.Reserves, terms.Settles = reserves, settles
+	r.Add(bucket.Take{Key: key, Limit: limit, Cost: cost, Hold: &terms})
+	return r
+}
+
+// TestHoldsOfWrongType checks that foreign values in the place of holds fail only the requests that need the holds, and
+// stay.
+func TestHoldsOfWrongType(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr})
+	limit := perDay(10)
+	do(t, server, "SET", redisstore.HoldsOf("", "k"), "foreign")
+	do(t, server, "SET", "unreadable", "h1 5|x")
+	both := hold("good", limit, 0, minutes, held(1, 1), nil)
+	both.Add(hold("k", limit, 0, minutes, held(1, 1), nil).Takes[0])
+	all := take(t.Context(), s, both, hold("k", limit, 1, minutes, nil, nil), hold("good", limit, 1, minutes, nil, nil),
+		hold("unreadable", limit, 1, minutes, nil, nil))
+	for i, code := range map[int]string{0: "WRONGTYPE", 3: "UNREADABLE"} {
+		if e, ok := errors.AsType[*bucket.ScriptError](all[i].Err); !ok || e.Code != code || e.Partly {
+			t.Errorf("request %d: %+v, want %s, and nothing charged", i, all[i], code)
+		}
+	}
+	for i := 1; i <= 2; i++ {
+		if o := all[i]; o.Err != nil || o.Decisions[0].Remaining != 9 {
+			t.Errorf("request %d beside it: %+v, want 9 left", i, o)
+		}
+	}
+	if value, err := server.Do("GET", redisstore.HoldsOf("", "k")); value != "foreign" {
+		t.Errorf("the foreign value is %q now (%v)", value, err)
+	}
+}
+
+// TestHoldsExpireInRedis checks when Redis drops holds and their bucket: as soon as neither they nor their charge
+// matter, and with the last one that is settled.
+func TestHoldsExpireInRedis(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	script := newBare(t, server.Addr)
+	const hour = 3_600_000_000
+	for _, algorithm := range append(bucket.Algorithms, bucket.Concurrency) {
+		for _, release := range []bool{false, true} {
+			limit := bucket.Limit{Algorithm: algorithm, Requests: 100, Burst: 100, Window: hour}
+			if algorithm == bucket.Concurrency {
+				limit.Window = 0
+			}
+			key := fmt.Sprint(algorithm, release)
+			terms := bucket.Hold{TTL: 60_000_000, Most: 10, Release: release || algorithm == bucket.Concurrency}
+			check := func(what string, r bucket.Request) {
+				t.Helper()
+				o := take1(t, script, r)
+				end := o.Decisions[0].ExpireAt
+				for _, name := range []string{key, "holds:" + key} {
+					slack := script.client.Do(t.Context(), "PEXPIRETIME", name).Val().(int64)*1000 - end
+					if o.Decisions[0].Held.Number > 0 && (slack < 1000 || slack > 5_000_000) {
+						t.Errorf("%s: %s: %s expires %d µs after its use: %+v", key, what, name, slack, o)
+					}
+				}
+			}
+			check("a hold", hold(key, limit, 0, terms, held(1, 1), nil))
+			check("another one", hold(key, limit, 0, terms, held(30, 2, 2), nil))
+			check("a charge", hold(key, limit, 9, terms, nil, nil))
+			check("one is settled", hold(key, limit, 0, terms, nil, held(20, 2)))
+			terms.TTL = 1_000_000
+			check("all are cut", hold(key, limit, 0, terms, nil, nil))
+			take1(t, script, hold(key, limit, 0, terms, nil, held(0, 1, 2)))
+			if n := script.client.Exists(t.Context(), "holds:"+key).Val(); n != 0 {
+				t.Errorf("%s: all are settled, but the hash exists", key)
+			}
+			if text := script.client.Get(t.Context(), key).Val(); strings.HasPrefix(text, "h1") {
+				t.Errorf("%s: all are settled, but the text is %q", key, text)
+			}
+		}
+	}
+}
+
+// take1 decides one request.
+func take1(t *testing.T, script *bare, r bucket.Request) bucket.Outcome {
+	t.Helper()
+	outcomes := make([]bucket.Outcome, 1)
+	if err := script.take(t.Context(), []bucket.Request{r}, outcomes); err != nil || outcomes[0].Err != nil {
+		t.Fatal(err, outcomes[0].Err)
+	}
+	return outcomes[0]
+}
+
+// TestHoldsOfLostRule checks that a rule that has lost its holds counts only what is charged, and that it does not lose
+// the holds for a replica with the rule of before.
+func TestHoldsOfLostRule(t *testing.T) {
+	t.Parallel()
+	script := newBare(t, testenv.Redis(t).Addr)
+	for _, algorithm := range append(bucket.Algorithms, bucket.Concurrency) {
+		limit, charges := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 1e12}, int64(1)
+		if algorithm == bucket.Concurrency {
+			limit.Window, charges = 0, 0
+		}
+		key := algorithm.String()
+		terms := minutes
+		terms.Release = true
+		for i, c := range []struct {
+			r    bucket.Request
+			left int64
+		}{
+			{hold(key, limit, 0, terms, held(7, 1), nil), 3},
+			{bucket.Request{Takes: []bucket.Take{{Key: key, Limit: limit, Cost: 1}}}, 10 - charges},
+			{bucket.Request{Takes: []bucket.Take{{Key: key, Limit: limit, Refund: 1}}}, 10},
+			{bucket.Request{Takes: []bucket.Take{{Key: key, Limit: limit, Cost: 1}}}, 10 - charges},
+			{bucket.Request{Dry: true, Takes: []bucket.Take{{Key: key, Limit: limit}}}, 10 - charges},
+			{hold(key, limit, 0, terms, nil, nil), 3 - charges},
+			{hold(key, limit, 0, terms, nil, held(2, 1)), 10 - 3*charges},
+		} {
+			if got := take1(t, script, c.r).Decisions[0].Remaining; got != c.left {
+				t.Errorf("%s, request %d: %d left, want %d", key, i, got, c.left)
+			}
+		}
+	}
+}
+
+// TestHoldsThatAreLost checks that the numbers become exact when the first hold would expire, if another program has
+// removed the holds, or some of them.
+func TestHoldsThatAreLost(t *testing.T) {
+	t.Parallel()
+	script := newBare(t, testenv.Redis(t).Addr)
+	limit, now := perDay(100), int64(1_700_000_000_000_000)
+	ask := func(after int64, reserves, settles []bucket.HoldCost) bucket.Held {
+		r := hold("k", limit, 0, minutes, reserves, settles)
+		now += after
+		r.At = now
+		return *take1(t, script, r).Decisions[0].Held
+	}
+	ask(0, held(10, 1, 2, 3), nil)
+	id := held(0, 2)[0].ID
+	script.client.HDel(t.Context(), "holds:k", string(id[:]))
+	if h := ask(1, held(1, 4), held(1, 2)); h.Units != 31 || h.Unknown != 1 {
+		t.Errorf("a hold was removed by another program: %+v, want 31 units, and a settlement that finds none", h)
+	}
+	if h := ask(minutes.TTL-1, nil, nil); h.Units != 1 || h.Number != 1 || h.Expired != 2 {
+		t.Errorf("the others have expired: %+v, want 1 hold of 1", h)
+	}
+	script.client.Del(t.Context(), "holds:k")
+	if h := ask(1, nil, nil); h.Units != 0 || h.Number != 0 || h.Expired != 0 {
+		t.Errorf("the last one was removed: %+v, want none", h)
+	}
+}
+
+// TestHoldsUseFewCommands checks what Redis does for takes with holds: none reads all holds while none has expired, and
+// most set no expiry.
+func TestHoldsUseFewCommands(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr})
+	limit := bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1e6, Window: 1e15}
+	take(t.Context(), s, hold("k", limit, 1, minutes, held(1, 0), nil))
+	stats := commandStats(t, server)
+	for i := range 10 {
+		take(t.Context(), s, hold("k", limit, 0, minutes, held(1, i+1), nil), hold("k", limit, 1, minutes, nil, nil),
+			hold("k", limit, 0, minutes, nil, held(1, i+1)), ask("plain", limit))
+	}
+	got := stats()
+	delete(got, "evalsha")
+	for _, rare := range []string{"script", "eval", "pexpire", "hello", "client", "info", "config"} {
+		if got[rare] < 3 {
+			delete(got, rare)
+		}
+	}
+	want := map[string]int{"get": 40, "set": 40, "hget": 20, "hset": 10, "hdel": 10, "time": 10}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the commands (-want +got):\n%s", diff)
+	}
+}
+
+// TestLongestListOfHolds reads the answer to a Dry request about as many holds as a bucket can have.
+func TestLongestListOfHolds(t *testing.T) {
+	t.Parallel()
+	s := open(t, redisstore.Config{URL: testenv.Redis(t).Addr})
+	limit := bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 999_999_999_999_999, Window: 1e15}
+	cost := uint64(limit.Requests) / 10_000
+	for i := 0; i < 10_000; i += 100 {
+		var ids []int
+		for k := range 100 {
+			ids = append(ids, i+k)
+		}
+		if o := take(t.Context(), s, hold("k", limit, 0, minutes, held(cost, ids...), nil))[0]; o.Err != nil || !o.Allowed {
+			t.Fatalf("hold %d: %+v", i, o)
+		}
+	}
+	dry := hold("k", limit, 0, minutes, nil, nil)
+	dry.Dry = true
+	begin := time.Now()
+	o := take(t.Context(), s, dry)[0]
+	if o.Err != nil || len(o.Seen[0].State.Holds.Live()) != 10_000 || o.Decisions[0].Held.Units != int64(10_000*cost) {
+		t.Errorf("%v, %d holds of %+v", o.Err, len(o.Seen[0].State.Holds.Live()), o.Decisions)
+	}
+	t.Logf("the answer took %v", time.Since(begin))
+}
