@@ -104,6 +104,11 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 				s.states[t.Key] = loaded[i].State.Clone()
 			}
 			seen.State = loaded[i].State.Clone()
+			if h := seen.State.Holds; h != nil { // Redis shows only the sum
+				seen.State.Holds = &bucket.Holds{
+					Others: bucket.SomeHolds{Units: h.Units(), Number: h.Number(), Until: h.Until()},
+				}
+			}
 			if g := seen.State.Grants; s.cut && len(g) > shownGrants {
 				seen.Cut = true
 				rest := bucket.Grant{At: g[len(g)-1].At}
