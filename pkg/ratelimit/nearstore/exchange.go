@@ -139,6 +139,9 @@ func (b *exchange) ask(t *bucket.Take, k *known, a sentTake) {
 		if t.Refund > 0 {
 			k.confirmed = false
 		}
+		if k.holds != nil && t.Hold != nil {
+			k.holds.settles(t, true)
+		}
 		k.unanswered += a.units
 		k.write(b.now, drained(&k.limit, &k.state, b.now+k.ahead))
 	}

@@ -2,6 +2,7 @@ package nearstore
 
 import (
 	"math"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -23,6 +24,8 @@ type holdings struct {
 	shown bucket.SomeHolds
 	// ended are holds that have ended here and may still be in Redis: the settlements without cost that end them there.
 	ended []bucket.HoldCost
+	// ending are the ids of settlements and undos on the wire. A floor that overtakes one must not bring its hold back.
+	ending []bucket.HoldID
 	// clean is the base without what was charged here for holds that expired: Redis charges that itself. It is nil if
 	// nothing was.
 	clean *bucket.State
@@ -35,7 +38,9 @@ type holdings struct {
 // number returns how many holds are remembered by id.
 func (h *holdings) number() int64 { return h.own.Number() + h.unsent.Number() + int64(len(h.ended)) }
 
-func (h *holdings) empty() bool { return h.number() == 0 && h.shown.Number == 0 && h.clean == nil }
+func (h *holdings) empty() bool {
+	return h.number() == 0 && h.shown.Number == 0 && h.clean == nil && len(h.ending) == 0
+}
 
 // owed reports whether Redis has not seen all that began or ended here.
 func (h *holdings) owed() bool { return h != nil && (h.unsent.Number() > 0 || len(h.ended) > 0) }
@@ -106,8 +111,9 @@ func (h *holdings) floor() *bucket.Holds {
 	f, left := new(bucket.Holds), floorHolds
 	for _, holds := range []*bucket.Holds{&h.unsent, &h.own} {
 		for _, c := range holds.Live() {
-			if left--; left >= 0 {
+			if left > 0 && !slices.Contains(h.ending, c.ID) {
 				f.Add(c)
+				left--
 			}
 		}
 	}
@@ -198,6 +204,17 @@ func (h *holdings) less(units, number int64) {
 	h.shown.Units = max(0, h.shown.Units-units)
 }
 
+// settles notes that the settlements of a take begin or end their way to Redis.
+func (h *holdings) settles(t *bucket.Take, begin bool) {
+	for _, c := range t.Hold.Settles {
+		if begin {
+			h.ending = append(h.ending, c.ID)
+		} else if i := slices.Index(h.ending, c.ID); i >= 0 {
+			h.ending = slices.Delete(h.ending, i, i+1)
+		}
+	}
+}
+
 // learnHolds takes over what an answer shows of holds. older means that the sum of a newer answer is known.
 func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) {
 	reserved := w.Held.Until != 0 && (w.admitted || a.take.Role == bucket.Shadow)
@@ -206,11 +223,13 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 	}
 	h := k.holdsOf(a.take)
 	if w.Floor == bucket.FloorJoined {
+		joined := h.own.Units()
 		for _, c := range a.take.Floor.State.Holds.Live() {
 			if h.unsent.Remove(c) {
 				h.own.Add(c)
 			}
 		}
+		b.store.counts.over(a, w, h.own.Units()-joined)
 		h.sent = h.sent && h.unsent.Number() > 0
 	}
 	for _, c := range a.take.Hold.Settles {

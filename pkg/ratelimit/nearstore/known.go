@@ -175,7 +175,9 @@ func (k *known) needsFloor(epoch uint64) bool {
 }
 
 // isUnused reports whether nothing is known that Redis could lose.
-func (k *known) isUnused() bool { return k.base().Empty() && (k.holds == nil || k.holds.own.Number() == 0) }
+func (k *known) isUnused() bool {
+	return k.base().Empty() && (k.holds == nil || k.holds.own.Number() == 0)
+}
 
 // floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
 // known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.

@@ -25,6 +25,9 @@ func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 				k.limit = a.take.Limit
 			}
 			k.unanswered = max(0, k.unanswered-a.units)
+			if k.holds != nil && a.take.Hold != nil {
+				k.holds.settles(a.take, false)
+			}
 			if o.Err != nil || i >= len(o.Seen) {
 				b.failed(a, k, o.Err)
 				continue
@@ -35,6 +38,9 @@ func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			}
 			holds := seen.State.Holds
 			seen.State.Holds = nil // what is known of holds is beside the states
+			if a.take.Hold != nil {
+				seen.State.Remaining(&a.take.Limit, seen.State.Last) // a table keeps the rate of the limit
+			}
 			b.learn(a, k, &takeAnswer{
 				Seen: seen, Decision: d, sent: b.store.local(seen.Sent), received: b.store.local(seen.Received), holds: holds,
 				admitted: o.Allowed, charged: a.take.Charged(d.Allowed, o.Allowed) + settled(a.take),
