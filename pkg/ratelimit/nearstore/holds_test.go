@@ -85,6 +85,8 @@ type callers struct {
 	// used are the units that were reserved, less what a settlement, an undo or an expiry has given back since. most were
 	// in use at one time.
 	used, most int64
+	// settled is the sum of all settlements.
+	settled int64
 }
 
 // count counts units that are in use from now on. A caller counts units after the answer, and uncounts them before it
@@ -136,6 +138,9 @@ func (c *callers) call(random *rand.Rand) bool {
 	default:
 		real := random.Int64N(cost + 1)
 		end = settling(c.take, id, uint64(real), 0)
+		c.mu.Lock()
+		c.settled += real
+		c.mu.Unlock()
 		if c.take.Limit.Algorithm != bucket.Concurrency {
 			back -= real
 		}
@@ -340,6 +345,39 @@ func TestHoldsOfKilledReplicas(t *testing.T) {
 		c.check(t, 0)
 		for _, r := range c.replicas {
 			_ = r.Close()
+		}
+	})
+}
+
+// TestNoSettlementIsChargedTwice runs several replicas through faults and losses of all kinds. Any of them settles. Redis
+// is never charged more than what was settled, and units of unknown outcome.
+func TestNoSettlementIsChargedTwice(t *testing.T) {
+	t.Parallel()
+	eachHeld(t, func(t *testing.T, random *rand.Rand, take bucket.Take) {
+		if !take.Hold.Release {
+			return // a hold that expires charges, too
+		}
+		s, c := newServer(), callers{take: take}
+		for range 1 + random.IntN(3) {
+			c.replicas = append(c.replicas, newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0}))
+		}
+		c.storm(random, func() {
+			c.replicas[0].SetReplicas(1 + random.IntN(5))
+			for _, r := range c.replicas {
+				r.link.set(randomFate(random))
+			}
+			if random.IntN(10) == 0 {
+				s.lose(random.IntN(2) == 0)
+			}
+		})
+		most := c.settled
+		for _, r := range c.replicas {
+			r.ask(take)
+			most += int64(r.Stats().Uncertain)
+			_ = r.Close()
+		}
+		if used := s.used("k", take.Limit); used > most {
+			t.Errorf("Redis has charged %d units, want at most %d of %d that were settled", used, most, c.settled)
 		}
 	})
 }
