@@ -68,16 +68,22 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	known := f.Lowest()
 	known.Holds = nil
-	grew = l.Requests > 0 && s.joinHolds(f.State.Holds, now)
 	if !f.Cut || !l.Algorithm.HasGrants() {
-		return s.Merge(l, &known, now) || grew
+		grew = s.Merge(l, &known, now)
+	} else {
+		grew = f.joinCut(l, s, &known, now)
 	}
+	return l.Requests > 0 && s.joinHolds(f.State.Holds, s.Last) || grew
+}
+
+// joinCut joins a log that is known only in part.
+func (f *Floor) joinCut(l *Limit, s, known *State, now int64) (grew bool) {
 	at := f.At
 	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
 		at -= back
 	}
-	if !s.meet(l, &known, now) {
-		return grew
+	if !s.meet(l, known, now) {
+		return false
 	}
 	missing := known.Count
 	for _, g := range s.Grants {
@@ -85,7 +91,7 @@ func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 			missing -= g.Cost
 		}
 	}
-	return joinGrants(s, &known, missing) || grew
+	return joinGrants(s, known, missing)
 }
 
 // Lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
@@ -134,21 +140,11 @@ func (s *State) Charge(l *Limit, now, n int64) {
 	registry[l.Algorithm].engine.charge(l, s, min(n, 2*l.Capacity()+1))
 }
 
-// ChargeAt adds n units at a time, but not before the last charge, as a hold that expires does. See Charge.
-func (s *State) ChargeAt(l *Limit, at, n int64) {
-	if l.Requests > 0 && n > 0 {
-		s.chargeAt(l, at, min(n, 2*l.Capacity()+1))
-	}
-}
-
 // Claims returns how many units the take charges or holds if its request is allowed.
 func (t *Take) Claims() uint64 {
 	reserved, _ := t.Hold.reserved()
 	return min(t.Cost+reserved, uint64(2*t.Limit.Capacity()+1))
 }
-
-// Remove removes the hold that a settlement or an undo ends. It reports whether there is one.
-func (h *Holds) Remove(c HoldCost) bool { return h.remove(c.ID, c.Expires) }
 
 // Expire removes and returns the holds that have expired at the time now, the first one first. It makes no other one
 // live longer than the ttl, and a small step of the clock.

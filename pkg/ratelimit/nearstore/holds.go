@@ -1,7 +1,6 @@
 package nearstore
 
 import (
-	"math"
 	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -31,8 +30,6 @@ type holdings struct {
 	clean *bucket.State
 	// ttl is that of the last take.
 	ttl int64
-	// inTotal is how many of these holds are in Store.holds.
-	inTotal int64
 }
 
 // number returns how many holds are remembered by id.
@@ -44,14 +41,6 @@ func (h *holdings) empty() bool {
 
 // owed reports whether Redis has not seen all that began or ended here.
 func (h *holdings) owed() bool { return h != nil && (h.unsent.Number() > 0 || len(h.ended) > 0) }
-
-// countHolds counts that a number of holds of a bucket are remembered.
-func (s *Store) countHolds(h *holdings, number int64) {
-	if h != nil {
-		s.holds.Add(number - h.inTotal)
-		h.inTotal = number
-	}
-}
 
 // others returns the sum of the holds of other replicas.
 func (h *holdings) others() bucket.SomeHolds {
@@ -121,18 +110,10 @@ func (h *holdings) floor() *bucket.Holds {
 	return f
 }
 
-// terms returns the terms of a take that asks nothing of holds, nil without holds.
-func terms(hold *bucket.Hold) *bucket.Hold {
-	if hold == nil {
-		return nil
-	}
-	return &bucket.Hold{TTL: hold.TTL, Most: hold.Most, Release: hold.Release}
-}
-
 // repay returns what a catch-up asks of holds. It ends those that have ended here: once, because another hold may begin
 // under an id.
 func (h *holdings) repay(hold *bucket.Hold) *bucket.Hold {
-	repaid := terms(hold)
+	repaid := hold.Terms()
 	if h != nil && hold != nil {
 		n := min(len(h.ended), floorHolds)
 		repaid.Settles, h.ended = h.ended[:n:n], h.ended[n:]
@@ -141,17 +122,15 @@ func (h *holdings) repay(hold *bucket.Hold) *bucket.Hold {
 }
 
 // settled returns the units that the settlements of a take charge.
-func settled(t *bucket.Take) (units int64) {
+func settled(t *bucket.Take) int64 {
 	if t.Hold == nil || t.Limit.Algorithm.Windowless() {
 		return 0
 	}
-	for _, c := range t.Hold.Settles {
-		if c.Expires == 0 {
-			units += int64(min(c.Cost, uint64(math.MaxInt64-units)))
-		}
-	}
-	return units
+	return t.Hold.Settled(2*t.Limit.Capacity() + 1)
 }
+
+// full reports whether no further hold is remembered by id.
+func (s *Store) full() bool { return s.table.Holds() >= s.maxHolds }
 
 // shown returns the base without charges for holds that expired here.
 func (k *known) shown() *bucket.State {
@@ -175,11 +154,11 @@ func (k *known) holdsOf(t *bucket.Take) *holdings {
 // one. Otherwise its units stay until the latest of the others has expired.
 func (h *holdings) end(c bucket.HoldCost) (inRedis bool) {
 	before := h.own.Units()
-	if h.own.Remove(c) {
+	if h.own.Remove(c.ID, c.Expires) {
 		h.less(before-h.own.Units(), 1)
 		return true
 	}
-	if h.unsent.Remove(c) {
+	if h.unsent.Remove(c.ID, c.Expires) {
 		return h.sent
 	}
 	if o := h.others(); c.Expires == 0 && o.Number > 0 {
@@ -222,10 +201,10 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 		return
 	}
 	h := k.holdsOf(a.take)
-	if w.Floor == bucket.FloorJoined {
+	if w.Floor == bucket.FloorJoined || w.Floor == bucket.FloorVoided { // a note of a refund voids no holds
 		joined := h.own.Units()
 		for _, c := range a.take.Floor.State.Holds.Live() {
-			if h.unsent.Remove(c) {
+			if h.unsent.Remove(c.ID, c.Expires) {
 				h.own.Add(c)
 			}
 		}
@@ -233,11 +212,11 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 		h.sent = h.sent && h.unsent.Number() > 0
 	}
 	for _, c := range a.take.Hold.Settles {
-		_ = h.own.Remove(c) || h.unsent.Remove(c)
+		_ = h.own.Remove(c.ID, c.Expires) || h.unsent.Remove(c.ID, c.Expires)
 	}
 	if reserved {
 		for _, c := range a.take.Hold.Reserves {
-			if c.Expires = w.Held.Until; c.Cost > 0 && b.store.holds.Load() < b.store.maxHolds {
+			if c.Expires = w.Held.Until; c.Cost > 0 && !b.store.full() {
 				h.own.Add(c)
 			}
 		}
@@ -261,7 +240,7 @@ func (b *exchange) hold(r *bucket.Request, i int, d *bucket.Decision) bool {
 	h := k.holdsOf(t)
 	for _, c := range t.Hold.Settles {
 		inRedis := h.end(c)
-		if c.Cost = 0; inRedis && (c.Expires != 0 || !r.Uncertain) && b.store.holds.Load() < b.store.maxHolds {
+		if c.Cost = 0; inRedis && (c.Expires != 0 || !r.Uncertain) && !b.store.full() {
 			h.ended = append(h.ended, c)
 		}
 	}

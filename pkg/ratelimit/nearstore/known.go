@@ -96,17 +96,18 @@ func (k *known) keep(sh *table.Shard[note, extra], s *Store) {
 	if k.found {
 		k.slot = sh.Has(&k.key, k.slot) // again: another bucket of the same edit may have evicted it
 	}
-	if k.holds != nil {
-		if s.countHolds(k.holds, k.holds.number()); k.holds.empty() {
-			k.holds = nil
-		}
-	}
 	switch {
 	case k.expires > 0:
 		if k.slot == table.NoSlot {
 			k.slot = sh.Add(&k.key, k.rule, table.Clock{Now: s.now(), Ahead: k.ahead})
 		}
 		sh.Set(k.slot, &k.limit, &k.state, table.ExpiryAt(k.expires))
+		if k.holds != nil {
+			sh.SetHolds(k.slot, k.holds.number())
+			if k.holds.empty() {
+				k.holds = nil
+			}
+		}
 		if *sh.Note(k.slot) = k.note; k.extra != (extra{}) {
 			sh.SetExtra(k.slot, k.extra)
 		} else {

@@ -51,12 +51,13 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := k.state.Clone()
-		if hold := r.Takes[i].Hold; hold != nil {
+		hold := r.Takes[i].Hold
+		if hold != nil {
 			s.Holds = k.counted(t + hold.TTL)
 		} else {
 			s.Charge(&r.Takes[i].Limit, t, k.unanswered)
 		}
-		b.loaded[i] = bucket.Loaded{State: s, Full: b.store.holds.Load() >= b.store.maxHolds}
+		b.loaded[i] = bucket.Loaded{State: s, Full: hold != nil && b.store.full()}
 	}
 	if r.Dry {
 		r.DecideDry(t, b.loaded, o)
@@ -109,7 +110,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		if k.debt == nil {
 			k.debt = &debt{base: before, replicas: n}
 		}
-		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit), Hold: terms(take.Hold)}
+		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit), Hold: take.Hold.Terms()}
 		k.limit = take.Limit
 		if r.Uncertain {
 			k.uncertain(t, units)

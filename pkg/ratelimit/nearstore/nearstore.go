@@ -57,7 +57,6 @@ type Store struct {
 	shared     Shared
 	table      *buckets
 	replicas   atomic.Int64
-	holds      atomic.Int64 // remembered by id
 	maxHolds   int64
 	caches     bool // denials
 	logger     *slog.Logger
@@ -88,9 +87,6 @@ func New(cfg Config) (*Store, error) {
 	var err error
 	if s.table, err = table.New[note, extra](cfg.MaxBuckets); err != nil {
 		return nil, fmt.Errorf("last known state: %w", err)
-	}
-	for i := range s.table.Shards() {
-		s.table.Shards()[i].Dropped = func(e extra) { s.countHolds(e.holds, 0) }
 	}
 	s.exchanges.New = func() any {
 		b := &exchange{store: s}

@@ -88,6 +88,10 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 		if note, ok := s.notes[t.Key]; t.Floor != nil && (!ok || note < t.Floor.At) {
 			t.Floor.Join(&t.Limit, &loaded[i].State, now)
 			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
+		} else if t.Floor != nil { // the note voids no holds
+			holds := bucket.Floor{State: bucket.State{Holds: t.Floor.State.Holds}}
+			holds.Join(&t.Limit, &loaded[i].State, now)
+			s.states[t.Key] = loaded[i].State.Clone()
 		}
 		if t.Refund > 0 {
 			s.notes[t.Key] = now

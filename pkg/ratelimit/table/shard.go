@@ -37,8 +37,6 @@ type Shard[N, E any] struct {
 	notes  chunks[N] // by slot
 	extras pool[E]
 	groups groups
-	// Dropped is nil, or called with each extra that is dropped.
-	Dropped func(E)
 
 	// probe is room for the bucket that evict reads, and probeLog for its log.
 	probe    bucket.State
@@ -207,9 +205,6 @@ func (sh *Shard[N, E]) SetExtra(slot uint32, extra E) {
 // DropExtra drops the extra of the bucket in a slot, if it has one.
 func (sh *Shard[N, E]) DropExtra(slot uint32) {
 	if e := sh.at(slot); e.extra != 0 {
-		if sh.Dropped != nil {
-			sh.Dropped(*sh.extras.at(e.extra))
-		}
 		sh.extras.remove(e.extra)
 		e.extra = 0
 	}
