@@ -72,8 +72,8 @@ func (h *Hold) reserves() bool {
 	return number > 0
 }
 
-// settled returns the sum of the costs that the settlements charge, at most that many.
-func (h *Hold) settled(most int64) (units int64) {
+// Settled returns the sum of the costs that the settlements charge, at most that many.
+func (h *Hold) Settled(most int64) (units int64) {
 	for i := range h.Settles {
 		if c := &h.Settles[i]; c.Expires == 0 {
 			units = min(units+int64(min(c.Cost, uint64(most))), most)
@@ -82,8 +82,8 @@ func (h *Hold) settled(most int64) (units int64) {
 	return units
 }
 
-// look returns the hold of a take that neither reserves nor settles.
-func (h *Hold) look() *Hold {
+// Terms returns the hold of a take that neither reserves nor settles.
+func (h *Hold) Terms() *Hold {
 	if h == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (h *Hold) look() *Hold {
 
 // undo returns what removes the holds that the take has reserved until a time, 0 if it has reserved none.
 func (h *Hold) undo(until int64) *Hold {
-	back := h.look()
+	back := h.Terms()
 	if until == 0 {
 		return back
 	}
@@ -164,7 +164,7 @@ func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
 		}
 		b.Changed, d.Expired = true, d.Expired+1
 		if !h.Release {
-			b.State.chargeAt(l, c.Expires, int64(min(c.Cost, uint64(2*l.Capacity()+1))))
+			b.State.ChargeAt(l, c.Expires, int64(min(c.Cost, uint64(2*l.Capacity()+1))))
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
 func (h *Hold) settle(l *Limit, b *Loaded, d *Held) {
 	for i := range h.Settles {
 		c := &h.Settles[i]
-		switch found := b.State.Holds.remove(c.ID, c.Expires); {
+		switch found := b.State.Holds.Remove(c.ID, c.Expires); {
 		case found:
 			b.Changed = true
 			d.Settled++
@@ -226,7 +226,7 @@ func (h *Hold) until(l *Limit, s *State) int64 {
 	if l.Algorithm.HasGrants() { // only the newest charge matters
 		c = State{}
 	}
-	c.chargeAt(l, until, min(s.Holds.Units(), 2*l.Capacity()))
+	c.ChargeAt(l, until, min(s.Holds.Units(), 2*l.Capacity()))
 	return c.Last + registry[l.Algorithm].engine.drain(l, &c)
 }
 

@@ -161,8 +161,8 @@ func (h *Holds) Add(c HoldCost) {
 	}
 }
 
-// remove removes the hold of an id that expires first, or at a time if that is not 0. It reports whether there is one.
-func (h *Holds) remove(id HoldID, expires int64) bool {
+// Remove removes the hold of an id that expires first, or at a time if that is not 0. It reports whether there is one.
+func (h *Holds) Remove(id HoldID, expires int64) bool {
 	at := h.find(id, expires)
 	if at < 0 {
 		return false

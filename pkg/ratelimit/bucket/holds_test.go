@@ -60,7 +60,7 @@ func TestHoldsAreAList(t *testing.T) {
 						expires = c.Expires + int64(random.IntN(10)/9)
 					}
 				}
-				if got, removed := held.remove(id, expires), want.remove(id, expires); got != removed {
+				if got, removed := held.Remove(id, expires), want.remove(id, expires); got != removed {
 					t.Fatalf("seed %d, step %d: remove(%v, %d) is %t, want %t", seed, step, id, expires, got, removed)
 				}
 			case action < 85:

@@ -9,8 +9,35 @@ import "slices"
 // The time is now, or the later Last of the two if the clock has stepped back a little since. Merge is idempotent,
 // commutative, associative and monotone, so it does no harm to join a state twice, or late. The Grants of s are never
 // those of other, whose Grants do not change.
+//
+// Of holds, it keeps those of both, each once by its id and expiry, and the larger parts of both sums (Holds.Others).
 func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
-	return s.meet(l, other, now) && registry[l.Algorithm].engine.merge(l, s, other)
+	grew = l.Requests > 0 && s.joinHolds(other.Holds, 0)
+	return s.meet(l, other, now) && registry[l.Algorithm].engine.merge(l, s, other) || grew
+}
+
+// joinHolds adds the holds of another state that this one does not have and that expire after a time.
+func (s *State) joinHolds(other *Holds, after int64) (grew bool) {
+	if other.Number() == 0 {
+		return false
+	}
+	joined := &Holds{}
+	if s.Holds != nil {
+		joined = s.Holds.Clone() // copies of the state may share them
+	}
+	for _, c := range other.Live() {
+		if c.Expires > after && joined.find(c.ID, c.Expires) < 0 {
+			joined.Add(c)
+			grew = true
+		}
+	}
+	if o, more := &joined.Others, other.Others; more.Until > after {
+		larger := SomeHolds{max(o.Units, more.Units), max(o.Number, more.Number), max(o.Until, more.Until)}
+		grew = grew || larger != *o
+		*o = larger
+	}
+	s.Holds = joined
+	return grew
 }
 
 // meet brings two states to the same time. It reports whether other has anything to join.
@@ -36,17 +63,26 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 
 // Join joins the floor with a state, as the script does, and reports whether the state grew by it. It is Merge, except
 // for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
-// floor adds only as many units as the state has less of the time up to Floor.At.
+// floor adds only as many units as the state has less of the time up to Floor.At. It adds no hold that has expired: the
+// state may have had it, and charged it.
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	known := f.Lowest()
+	known.Holds = nil
 	if !f.Cut || !l.Algorithm.HasGrants() {
-		return s.Merge(l, &known, now)
+		grew = s.Merge(l, &known, now)
+	} else {
+		grew = f.joinCut(l, s, &known, now)
 	}
+	return l.Requests > 0 && s.joinHolds(f.State.Holds, s.Last) || grew
+}
+
+// joinCut joins a log that is known only in part.
+func (f *Floor) joinCut(l *Limit, s, known *State, now int64) (grew bool) {
 	at := f.At
 	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
 		at -= back
 	}
-	if !s.meet(l, &known, now) {
+	if !s.meet(l, known, now) {
 		return false
 	}
 	missing := known.Count
@@ -55,7 +91,7 @@ func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 			missing -= g.Cost
 		}
 	}
-	return joinGrants(s, &known, missing)
+	return joinGrants(s, known, missing)
 }
 
 // Lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
@@ -68,8 +104,8 @@ func (f *Floor) Lowest() State {
 	return s
 }
 
-// Used returns how many units are in use at the time now, rounded up. They may be more than the capacity. It does not
-// change the state.
+// Used returns how many units are in use at the time now, without those of holds, rounded up. They may be more than the
+// capacity. It does not change the state.
 func (s *State) Used(l *Limit, now int64) int64 {
 	if l.Requests == 0 {
 		return 0
@@ -79,7 +115,7 @@ func (s *State) Used(l *Limit, now int64) int64 {
 	return registry[l.Algorithm].engine.used(l, &c)
 }
 
-// Fits reports whether n more units fit at the time now. It does not change the state.
+// Fits reports whether n more units fit at the time now, without holds. It does not change the state.
 func (s *State) Fits(l *Limit, now, n int64) bool {
 	if l.Requests == 0 {
 		return n == 0
@@ -102,6 +138,25 @@ func (s *State) Charge(l *Limit, now, n int64) {
 	}
 	s.at(l, now)
 	registry[l.Algorithm].engine.charge(l, s, min(n, 2*l.Capacity()+1))
+}
+
+// Claims returns how many units the take charges or holds if its request is allowed.
+func (t *Take) Claims() uint64 {
+	reserved, _ := t.Hold.reserved()
+	return min(t.Cost+reserved, uint64(2*t.Limit.Capacity()+1))
+}
+
+// Expire removes and returns the holds that have expired at the time now, the first one first. It makes no other one
+// live longer than the ttl, and a small step of the clock.
+func (h *Holds) Expire(now, ttl int64) (expired []HoldCost) {
+	h.cut(now + ttl + MaxClockStep)
+	for {
+		c, ok := h.expired(now)
+		if !ok {
+			return expired
+		}
+		expired = append(expired, c)
+	}
 }
 
 // Clone returns a copy with Grants and Holds of its own. Charges and refunds change the Grants of a state in place, so

@@ -267,3 +267,88 @@ func upTo(s *bucket.State, at int64) (n int64) {
 	}
 	return n
 }
+
+// someHolds returns the holds of a few ids, as a store or a replica may know them.
+func someHolds(random *rand.Rand, now int64) *bucket.Holds {
+	h := new(bucket.Holds)
+	for range random.IntN(6) {
+		h.Add(bucket.HoldCost{
+			ID: bucket.HoldID{byte(random.IntN(3))}, Cost: 1 + random.Uint64N(3), Expires: now + random.Int64N(3),
+		})
+	}
+	if random.IntN(2) == 0 {
+		h.Others = bucket.SomeHolds{Units: random.Int64N(5), Number: 1 + random.Int64N(3), Until: now + random.Int64N(3)}
+	}
+	return h
+}
+
+// places returns the live holds without their costs: those of one place are one hold to Merge.
+func places(h *bucket.Holds) map[bucket.HoldCost]bool {
+	all := map[bucket.HoldCost]bool{}
+	for _, c := range h.Live() {
+		c.Cost = 0
+		all[c] = true
+	}
+	return all
+}
+
+// TestMergeHolds merges holds. It is idempotent, commutative and associative, and keeps every hold of both, and the larger
+// parts of the sums. It changes no argument.
+func TestMergeHolds(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	now := int64(1_700_000_000_000_000)
+	for _, algorithm := range append([]bucket.Algorithm{bucket.Concurrency}, bucket.Algorithms...) {
+		l := &bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 60_000_000}
+		for range 500 {
+			var s [3]bucket.State
+			for i := range s {
+				s[i].Holds = someHolds(random, now)
+				s[i].Charge(l, now-random.Int64N(5), random.Int64N(3))
+			}
+			before := [3]int64{s[0].Holds.Units(), s[1].Holds.Units(), s[2].Holds.Units()}
+			same := func(law string, x, y bucket.State) {
+				t.Helper()
+				if diff := cmp.Diff(places(x.Holds), places(y.Holds)); diff != "" || x.Holds.Others != y.Holds.Others {
+					t.Fatalf("%v, %s: %+v and %+v\n%s", algorithm, law, x.Holds.Others, y.Holds.Others, diff)
+				}
+			}
+			all := joined(l, now, s[0], s[1], s[2])
+			same("idempotent", joined(l, now, s[0], s[0]), s[0])
+			same("commutative", joined(l, now, s[0], s[1]), joined(l, now, s[1], s[0]))
+			same("associative", joined(l, now, s[0], joined(l, now, s[1], s[2])), all)
+			for i := range s {
+				if again := all.Clone(); again.Merge(l, &s[i], now) {
+					t.Fatalf("%v: a part adds to what is made of it", algorithm)
+				}
+				if s[i].Holds.Units() != before[i] {
+					t.Fatalf("%v: Merge has changed an argument", algorithm)
+				}
+				if all.Holds.Number() < s[i].Holds.Number() && len(places(s[i].Holds)) == len(s[i].Holds.Live()) {
+					t.Fatalf("%v: a hold is lost", algorithm)
+				}
+			}
+		}
+	}
+}
+
+// TestJoinHolds joins a floor with holds twice. The state gets each of them once, and none that has expired.
+func TestJoinHolds(t *testing.T) {
+	now := int64(1_700_000_000_000_000)
+	for _, algorithm := range append([]bucket.Algorithm{bucket.Concurrency}, bucket.Algorithms...) {
+		l := &bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 60_000_000}
+		floor := bucket.Floor{State: bucket.State{Holds: new(bucket.Holds)}, At: now}
+		s := bucket.State{Holds: new(bucket.Holds)}
+		for id, expires := range []int64{now, now + 1, now + 2} {
+			floor.State.Holds.Add(bucket.HoldCost{ID: bucket.HoldID{byte(id)}, Cost: 2, Expires: expires})
+		}
+		s.Holds.Add(bucket.HoldCost{ID: bucket.HoldID{2}, Cost: 2, Expires: now + 2})
+		first, second := floor.Join(l, &s, now), floor.Join(l, &s, now)
+		if !first || second || s.Holds.Number() != 2 || s.Holds.Units() != 4 {
+			t.Errorf("%v: grew %t and %t, %d holds of %d units; want the first time only, 2 of 4",
+				algorithm, first, second, s.Holds.Number(), s.Holds.Units())
+		}
+		if used := s.Used(l, now); used != 0 {
+			t.Errorf("%v: %d used, want the holds left out", algorithm, used)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (r *Request) AppendArgs(b []byte, notes Notes, near int64) []byte {
 	for i := range r.Takes {
 		t, kind := &r.Takes[i], byte(0)
 		if r.Dry {
-			kind, t = dry, &Take{Limit: t.Limit, Floor: t.Floor, Hold: t.Hold.look()}
+			kind, t = dry, &Take{Limit: t.Limit, Floor: t.Floor, Hold: t.Hold.Terms()}
 		}
 		noted := bool(notes) && r.Takes[i].Noted()
 		if i < len(r.Takes)-1 {
@@ -213,7 +213,7 @@ func (t *Take) appendHolds(b []byte, noted bool) []byte {
 		floor = t.Floor.State.Holds.Live()
 	}
 	b = appendFloat(appendFloat(appendFloat(b, h.TTL), h.Most), l.Capacity())
-	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.settled(2*max(MaxRequests, registry[l.Algorithm].most))))
+	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.Settled(2*max(MaxRequests, registry[l.Algorithm].most))))
 	_, reserves := h.reserved()
 	b = append(b, release)
 	for _, n := range [...]int{int(reserves), len(h.Settles), len(floor)} {

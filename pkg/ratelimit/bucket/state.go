@@ -97,8 +97,8 @@ func (s *State) anchor(now int64, moved *bool) int64 {
 	return max(s.Last, now)
 }
 
-// chargeAt adds n units at a time, but not before the last charge.
-func (s *State) chargeAt(l *Limit, at, n int64) {
+// ChargeAt adds n units at a time, but not before the last charge.
+func (s *State) ChargeAt(l *Limit, at, n int64) {
 	alg := registry[l.Algorithm].engine
 	if s.unused() {
 		s.Last = at

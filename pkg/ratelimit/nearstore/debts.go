@@ -123,7 +123,7 @@ func (s *Store) repaySome(
 				s.debts.add(current, key)
 				return
 			case !answers:
-				ask.Takes = []bucket.Take{{Key: k.take.Key, Rule: k.take.Rule, Limit: k.take.Limit}}
+				ask.Takes = []bucket.Take{k.take}
 				s.debts.add(epoch, key)
 				return
 			}

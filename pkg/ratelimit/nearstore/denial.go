@@ -7,7 +7,8 @@ import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 const confirmedFor = 1_000_000
 
 // denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and
-// change nothing. If so, it fills in the outcome. b.known has the buckets.
+// change nothing. If so, it fills in the outcome. b.known has the buckets. A bucket is over without its holds: nothing
+// shows when another replica ends one.
 //
 // The waits are those of the earliest T by the bucket that is over. A client that waits so long may be denied again,
 // but never waits in vain because of this. Other buckets may have been seen before the clock of Redis has stepped.
@@ -15,10 +16,10 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	over, low := false, int64(0)
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		if t.CountDenied || t.Refund > 0 {
+		if t.CountDenied || t.Refund > 0 || t.Hold != nil && len(t.Hold.Settles) > 0 {
 			return false
 		}
-		if t.Role == bucket.Enforce && !over || t.Role == bucket.Shadow && t.Cost > 0 {
+		if t.Role == bucket.Enforce && !over || t.Role == bucket.Shadow && t.Claims() > 0 {
 			fits := !b.isOver(r, i)
 			if fits && t.Role == bucket.Shadow {
 				return false // it would be charged
@@ -38,6 +39,9 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 			s = k.base()
 		}
 		b.loaded[i] = bucket.Loaded{State: s.Clone()}
+		if k.holds != nil {
+			b.loaded[i].State.Holds = &bucket.Holds{Others: k.holds.sum()}
+		}
 	}
 	r.Decide(low, b.loaded, o)
 	o.Origin = bucket.FromDenialCache
@@ -63,7 +67,7 @@ func (b *exchange) isOver(r *bucket.Request, i int) bool {
 		return false
 	}
 	s := atTheCut(k.base(), k.cut)
-	if s == nil || s.Fits(&t.Limit, k.high(r.At, b.now), int64(max(t.Cost, t.Need))) {
+	if s == nil || s.Fits(&t.Limit, k.high(r.At, b.now), int64(max(t.Claims(), t.Need))) {
 		return false
 	}
 	age := b.now - k.sent()

@@ -103,6 +103,38 @@ func TestDenialsEndAfterASecond(t *testing.T) {
 	}
 }
 
+// TestHoldsAloneAreNoDenial has a bucket that only its holds fill. Each request asks Redis, because another replica may
+// end a hold at any time. A bucket that is used up denies without Redis, but for settlements.
+func TestHoldsAloneAreNoDenial(t *testing.T) {
+	eachWithHolds(t, nearstore.Config{DenialCache: true}, func(t *testing.T, s *server, a, b *replica, take bucket.Take) {
+		asks := func(what string, want int, ask func()) {
+			t.Helper()
+			before := s.calls
+			if ask(); s.calls != before+want {
+				t.Errorf("%s: %d calls of Redis, want %d", what, s.calls-before, want)
+			}
+		}
+		a.reserve(take, 1, 10)
+		asks("holds alone", 2, func() {
+			if a.reserve(take, 2, 1) != 0 {
+				t.Error("a reserve was admitted over the limit")
+			}
+			b.ask(settling(take, 1, 10, 0))
+		})
+		if take.Limit.Algorithm == bucket.Concurrency {
+			return
+		}
+		asks("the first denial", 1, func() { a.reserve(take, 2, 1) })
+		asks("a reserve", 0, func() {
+			if a.reserve(take, 3, 1) != 0 {
+				t.Error("a reserve was admitted over the limit")
+			}
+		})
+		asks("a settlement", 1, func() { a.ask(settling(take, 1, 0, 0)) })
+		asks("an undo", 1, func() { a.ask(settling(take, 1, 0, 1)) })
+	})
+}
+
 // trip is the longest round trip, in µs, and so how much longer than necessary a wait can be.
 const trip = 6_000
 
@@ -130,6 +162,15 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) (denial
 			if take.Cost == 0 && random.IntN(2) == 0 {
 				take.Need = 1
 			}
+			if random.IntN(2) == 0 {
+				take.Key, take.Hold = take.Key+" held", &bucket.Hold{TTL: 100_000, Most: 3}
+				c := bucket.HoldCost{ID: holdID(random.Uint64N(4)), Cost: uint64(random.IntN(3))}
+				if random.IntN(3) > 0 {
+					take.Hold.Reserves = []bucket.HoldCost{c}
+				} else {
+					take.Hold.Settles = []bucket.HoldCost{c}
+				}
+			}
 			request[0].Add(take)
 		}
 		got := make([]bucket.Outcome, 1)
@@ -138,11 +179,15 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) (denial
 			continue
 		}
 		denials++
+		ended := int64(0)
 		s.mu.Lock()
 		loaded := make([]bucket.Loaded, len(request[0].Takes))
 		for i, take := range request[0].Takes {
 			state := s.states[take.Key]
 			loaded[i].State = state.Clone()
+			if take.Hold != nil {
+				ended = 1_000_000 // the wait for holds that may have ended since
+			}
 		}
 		var want bucket.Outcome
 		request[0].Decide(s.clock(), loaded, &want)
@@ -151,11 +196,11 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) (denial
 		case want.Allowed || got[0].Allowed:
 			t.Errorf("%+v: allowed: %t, Redis: %t", request[0].Takes, got[0].Allowed, want.Allowed)
 		case want.RetryAfter != bucket.Never &&
-			(got[0].RetryAfter > want.RetryAfter+trip || got[0].RetryAfter == bucket.Never):
+			(got[0].RetryAfter > max(want.RetryAfter, ended)+trip || got[0].RetryAfter == bucket.Never):
 			t.Errorf("%+v: wait %d µs, Redis: %d µs", request[0].Takes, got[0].RetryAfter, want.RetryAfter)
 		}
 		for i, take := range request[0].Takes {
-			if take.Charged(want.Decisions[i].Allowed, false) != 0 {
+			if take.Charged(want.Decisions[i].Allowed, false) != 0 || take.Hold != nil && want.Decisions[i].Held.Until != 0 {
 				t.Errorf("%+v: Redis would charge %+v", request[0].Takes, take)
 			}
 		}

@@ -50,7 +50,8 @@ type sentTake struct {
 	heard int64
 	// units are those that the take counts as unanswered.
 	units int64
-	// catchUp are the units that a catch-up charges, 0 for any other take.
+	// repays means that the take is a catch-up, and catchUp are the units that it charges.
+	repays  bool
 	catchUp int64
 	// chunk are the units that are charged in advance, for a lease.
 	chunk int64
@@ -119,7 +120,7 @@ func (b *exchange) look(i int, r *bucket.Request, o *bucket.Outcome) {
 		b.add(*r, i)
 		for k := range r.Takes {
 			t := &r.Takes[k]
-			b.ask(t, b.know(k, t), sentTake{units: int64(t.Cost)})
+			b.ask(t, b.know(k, t), sentTake{units: int64(t.Claims())})
 		}
 		b.renew(r)
 	})
@@ -130,13 +131,16 @@ func (b *exchange) ask(t *bucket.Take, k *known, a sentTake) {
 	a.bucket, a.take = k.handle, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
-		a.known, a.cut, a.heard = *k.base(), k.cut, k.heard
+		a.known, a.cut, a.heard = *k.shown(), k.cut, k.heard
 		if k.needsFloor(a.epoch) {
 			t.Floor = k.floor()
 			b.store.counts.floors.Add(1)
 		}
 		if t.Refund > 0 {
 			k.confirmed = false
+		}
+		if k.holds != nil && t.Hold != nil {
+			k.holds.settles(t, true)
 		}
 		k.unanswered += a.units
 		k.write(b.now, drained(&k.limit, &k.state, b.now+k.ahead))
@@ -153,15 +157,15 @@ func (b *exchange) catchUp(at int64, t *bucket.Take, k *known) {
 	if t.Limit.Algorithm.Resets() { // nothing, if the window of the units may be over
 		units = min(units, k.owes(k.high(at, b.now)))
 	}
-	if units == 0 {
+	if units == 0 && !k.holds.owed() {
 		return
 	}
 	k.flying = units
 	charge := bucket.Take{
 		Key: t.Key, Rule: t.Rule, Limit: wide(k.debt.room(t.Limit)), Cost: uint64(units), Role: bucket.Shadow,
-		CountDenied: true,
+		CountDenied: true, Hold: k.holds.repay(t.Hold),
 	}
-	b.addOwn(at, charge, k, sentTake{catchUp: units})
+	b.addOwn(at, charge, k, sentTake{repays: true, catchUp: units})
 }
 
 // add adds a request to what is sent. caller is its index if it is the caller's, else -1.

@@ -59,8 +59,9 @@ type note struct {
 
 // extra is what few buckets have.
 type extra struct {
-	*debt        // nil for none
-	lease *lease // nil for none
+	*debt           // nil for none
+	lease *lease    // nil for none
+	holds *holdings // nil for none
 }
 
 // debt is what was admitted here, beyond what Redis has shown.
@@ -101,6 +102,12 @@ func (k *known) keep(sh *table.Shard[note, extra], s *Store) {
 			k.slot = sh.Add(&k.key, k.rule, table.Clock{Now: s.now(), Ahead: k.ahead})
 		}
 		sh.Set(k.slot, &k.limit, &k.state, table.ExpiryAt(k.expires))
+		if k.holds != nil {
+			sh.SetHolds(k.slot, k.holds.number())
+			if k.holds.empty() {
+				k.holds = nil
+			}
+		}
 		if *sh.Note(k.slot) = k.note; k.extra != (extra{}) {
 			sh.SetExtra(k.slot, k.extra)
 		} else {
@@ -118,6 +125,9 @@ func (k *known) write(now, rest int64) {
 	}
 	if k.lease != nil {
 		rest = max(rest, min(k.limit.Window, answerTime)) // its pace is known beyond a window
+	}
+	if k.holds != nil && !k.holds.empty() {
+		rest = max(rest, k.holds.ttl)
 	}
 	if k.unanswered > 0 {
 		rest = max(rest, answerTime)
@@ -158,21 +168,27 @@ func (k *known) base() *bucket.State {
 }
 
 // isSuspect reports whether Redis may hold less than base.
-func (k *known) isSuspect(epoch uint64) bool {
-	return k.suspect || k.epoch != epoch && !k.base().Empty()
+func (k *known) isSuspect(epoch uint64) bool { return k.suspect || k.epoch != epoch && !k.isUnused() }
+
+// needsFloor reports whether a take carries what is known, because Redis may have lost it, or has not seen it.
+func (k *known) needsFloor(epoch uint64) bool {
+	return k.isSuspect(epoch) && !k.isUnused() || k.holds != nil && k.holds.unsent.Number() > 0
 }
 
-// needsFloor reports whether a take carries what is known, because Redis may have lost it.
-func (k *known) needsFloor(epoch uint64) bool { return k.isSuspect(epoch) && !k.base().Empty() }
+// isUnused reports whether nothing is known that Redis could lose.
+func (k *known) isUnused() bool {
+	return k.base().Empty() && (k.holds == nil || k.holds.own.Number() == 0)
+}
 
 // floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
 // known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.
 func (k *known) floor() *bucket.Floor {
-	f := &bucket.Floor{State: *k.base(), At: k.clock, Cut: k.cut}
+	f := &bucket.Floor{State: *k.shown(), At: k.clock, Cut: k.cut}
 	if last := len(f.State.Grants) - 1; f.Cut && !k.proved {
 		f.State.Count -= f.State.Grants[last].Cost
 		f.State.Grants, f.Cut = f.State.Grants[:last], false
 	}
+	f.State.Holds = k.holds.floor()
 	return f
 }
 
@@ -239,7 +255,7 @@ func wide(l bucket.Limit) bucket.Limit {
 // capacity returns the capacity of the bucket, without what wide has added.
 func (a *sentTake) capacity() int64 {
 	c := a.take.Limit.Capacity()
-	if a.catchUp > 0 && a.take.Limit.Algorithm.HasGrants() {
+	if a.repays && a.take.Limit.Algorithm.HasGrants() {
 		return c / 2
 	}
 	return c
@@ -268,7 +284,7 @@ func (k *known) rebase(t, still int64) {
 		k.state = k.state.Clone()
 		k.state.Charge(&limit, t, more)
 	}
-	if still == 0 && k.flying == 0 && k.unknown == 0 {
+	if still == 0 && k.flying == 0 && k.unknown == 0 && !k.holds.owed() {
 		k.debt = nil
 	}
 }

@@ -33,15 +33,15 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 		for i := range r.Takes {
 			k := b.know(i, &r.Takes[i])
 			k.divide(r.At, b.now, b.store.replicas.Load())
+			if !r.Dry {
+				b.expireHolds(k, &r.Takes[i], k.low(r.At, b.now))
+			}
 			if r.At == 0 && (i == 0 || b.now+k.ahead < t) {
 				t = b.now + k.ahead
 			}
 		}
 		b.judge(r, o, t)
 		o.Origin = bucket.FromLastKnown
-		if r.Uncertain && !o.Allowed {
-			return // Redis may have charged the denial, or will
-		}
 		b.charge(r, o)
 	})
 }
@@ -51,8 +51,13 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := k.state.Clone()
-		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
-		b.loaded[i] = bucket.Loaded{State: s}
+		hold := r.Takes[i].Hold
+		if hold != nil {
+			s.Holds = k.counted(t + hold.TTL)
+		} else {
+			s.Charge(&r.Takes[i].Limit, t, k.unanswered)
+		}
+		b.loaded[i] = bucket.Loaded{State: s, Full: hold != nil && b.store.full()}
 	}
 	if r.Dry {
 		r.DecideDry(t, b.loaded, o)
@@ -66,13 +71,20 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
+		if r.Uncertain && !o.Allowed {
+			units = 0 // Redis may have charged the denial, or will
+		}
 		k := &b.known[i]
 		t := k.low(r.At, b.now) // its own: at the time of another bucket it would move back, and later forward again
+		held := take.Hold != nil && take.Limit.Requests > 0 && !r.Dry && b.hold(r, i, d)
+		if held {
+			units += settled(take)
+		}
 		var refund uint64
 		if !r.Uncertain { // otherwise Redis may have given it back
 			refund = k.refund(take.Refund, t)
 		}
-		if take.Limit.Requests == 0 || units == 0 && refund == 0 {
+		if take.Limit.Requests == 0 || units == 0 && refund == 0 && !held {
 			continue
 		}
 		before, n := k.state, b.store.replicas.Load()
@@ -86,9 +98,11 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		near := []bucket.Loaded{{State: k.state.Clone()}}
 		var after bucket.Outcome
 		effect.Decide(t, near, &after)
-		k.state = near[0].State
+		if near[0].Changed { // a hold that begins or ends moves no bucket to another time
+			k.state = near[0].State
+		}
 		if n > 1 {
-			d.Remaining = max(0, take.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
+			d.Remaining = max(0, take.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered-k.holds.units(n))
 		}
 		if r.Dry {
 			continue
@@ -96,7 +110,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		if k.debt == nil {
 			k.debt = &debt{base: before, replicas: n}
 		}
-		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
+		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit), Hold: take.Hold.Terms()}
 		k.limit = take.Limit
 		if r.Uncertain {
 			k.uncertain(t, units)

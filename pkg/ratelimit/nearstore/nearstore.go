@@ -30,6 +30,9 @@ type Config struct {
 	Shared Shared
 	// MaxBuckets is the most buckets that are remembered. Default table.Default.
 	MaxBuckets int
+	// MaxHolds is the most holds that are remembered by id, of all buckets. Further ones are only part of the sum that Redis
+	// shows, and Redis alone ends them. Local then denies reserves. Default DefaultHolds.
+	MaxHolds int
 	// DenialCache answers requests that Redis would certainly deny.
 	DenialCache bool
 	// Logger receives losses of state. Default: no log.
@@ -38,6 +41,9 @@ type Config struct {
 	// runs in the deferred function that recovered. Default: such a panic goes on.
 	Panicked func(value any)
 }
+
+// DefaultHolds is Config.MaxHolds if none is set.
+const DefaultHolds = 1_000_000
 
 // MaxReplicas is the most replicas that Store.SetReplicas knows.
 const MaxReplicas = 1000
@@ -51,6 +57,7 @@ type Store struct {
 	shared     Shared
 	table      *buckets
 	replicas   atomic.Int64
+	maxHolds   int64
 	caches     bool // denials
 	logger     *slog.Logger
 	panicked   func(value any)
@@ -76,6 +83,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	s.SetReplicas(1)
 	s.origin = s.start.UnixMicro()
+	s.maxHolds = int64(cmp.Or(cfg.MaxHolds, DefaultHolds))
 	var err error
 	if s.table, err = table.New[note, extra](cfg.MaxBuckets); err != nil {
 		return nil, fmt.Errorf("last known state: %w", err)

@@ -25,6 +25,9 @@ func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 				k.limit = a.take.Limit
 			}
 			k.unanswered = max(0, k.unanswered-a.units)
+			if k.holds != nil && a.take.Hold != nil {
+				k.holds.settles(a.take, false)
+			}
 			if o.Err != nil || i >= len(o.Seen) {
 				b.failed(a, k, o.Err)
 				continue
@@ -33,11 +36,17 @@ func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			if r.At == 0 && seen.Clock != 0 {
 				b.newest = seen
 			}
+			holds := seen.State.Holds
+			seen.State.Holds = nil // what is known of holds is beside the states
+			if a.take.Hold != nil {
+				seen.State.Remaining(&a.take.Limit, seen.State.Last) // a table keeps the rate of the limit
+			}
 			b.learn(a, k, &takeAnswer{
-				Seen: seen, Decision: d, sent: b.store.local(seen.Sent), received: b.store.local(seen.Received),
-				admitted: o.Allowed, charged: a.take.Charged(d.Allowed, o.Allowed),
+				Seen: seen, Decision: d, sent: b.store.local(seen.Sent), received: b.store.local(seen.Received), holds: holds,
+				admitted: o.Allowed, charged: a.take.Charged(d.Allowed, o.Allowed) + settled(a.take),
 				emptied: a.take.Refund > 0 || !o.Allowed && d.Allowed && len(r.Takes) > 1 && a.take.Role != bucket.Shadow,
 			})
+			seen.State.Holds = holds
 		}
 	})
 }
@@ -45,9 +54,13 @@ func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 // failed notes that a take was not answered.
 func (b *exchange) failed(a *sentTake, k *known, err error) {
 	now := b.store.now()
-	if a.catchUp > 0 && k.debt != nil {
+	if a.repays && k.debt != nil {
 		k.flying -= a.catchUp
-		if errors.Is(err, ratelimit.ErrOutcomeUnknown) {
+		switch unknown := errors.Is(err, ratelimit.ErrOutcomeUnknown); {
+		case !unknown && a.take.Hold != nil:
+			h := k.holdsOf(a.take)
+			h.ended = append(h.ended, a.take.Hold.Settles...)
+		case unknown && a.catchUp > 0:
 			k.uncertain(now+k.ahead, a.catchUp)
 			b.store.counts.uncertain.Add(uint64(a.catchUp))
 		}
@@ -68,6 +81,9 @@ func (k *known) uncertain(t, units int64) {
 	k.confirmed = false
 	if !k.limit.Algorithm.HasGrants() {
 		k.debt.base.Charge(&k.limit, t, units)
+		if k.holds != nil && k.holds.clean != nil {
+			k.holds.clean.Charge(&k.limit, t, units)
+		}
 		k.suspect = true
 	}
 }
@@ -78,6 +94,8 @@ type takeAnswer struct {
 	*bucket.Decision
 	// sent and received are the times of Seen by the local clock.
 	sent, received int64
+	// holds are those that the answer shows.
+	holds *bucket.Holds
 	// admitted is the verdict on the request, and charged are the units that it has charged the bucket.
 	admitted bool
 	charged  int64
@@ -94,7 +112,11 @@ func (b *exchange) learn(a *sentTake, k *known, w *takeAnswer) {
 		b.failed(a, k, nil)
 		return
 	}
+	b.expireUnsent(k, a.take, w.Clock)
 	still := k.owes(w.Clock)
+	if h := k.holds; h != nil && h.clean != nil {
+		*k.base(), h.clean = *h.clean, nil
+	}
 	if a.catchUp > 0 && k.debt != nil {
 		k.flying -= a.catchUp
 		still = max(0, still-a.catchUp)
@@ -116,6 +138,9 @@ func (b *exchange) accept(a *sentTake, k *known, w *takeAnswer) {
 	newer := w.sent >= k.received() || b.follows(a, k, w) // also if the clock has stepped back since
 	older := w.Clock < k.clock && !newer
 	lost := !older && b.proves(a, k, w)
+	if a.take.Hold != nil {
+		b.learnHolds(a, k, w, older)
+	}
 	switch {
 	case k.clock == 0 && k.base().Empty(): // the first answer
 		k.epoch = a.epoch

@@ -88,6 +88,10 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 		if note, ok := s.notes[t.Key]; t.Floor != nil && (!ok || note < t.Floor.At) {
 			t.Floor.Join(&t.Limit, &loaded[i].State, now)
 			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
+		} else if t.Floor != nil { // the note voids no holds
+			holds := bucket.Floor{State: bucket.State{Holds: t.Floor.State.Holds}}
+			holds.Join(&t.Limit, &loaded[i].State, now)
+			s.states[t.Key] = loaded[i].State.Clone()
 		}
 		if t.Refund > 0 {
 			s.notes[t.Key] = now
@@ -104,6 +108,11 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 				s.states[t.Key] = loaded[i].State.Clone()
 			}
 			seen.State = loaded[i].State.Clone()
+			if h := seen.State.Holds; h != nil { // Redis shows only the sum
+				seen.State.Holds = &bucket.Holds{
+					Others: bucket.SomeHolds{Units: h.Units(), Number: h.Number(), Until: h.Until()},
+				}
+			}
 			if g := seen.State.Grants; s.cut && len(g) > shownGrants {
 				seen.Cut = true
 				rest := bucket.Grant{At: g[len(g)-1].At}
@@ -132,6 +141,8 @@ type link struct {
 	mu      sync.Mutex
 	fates   []fate // of the next calls; afterwards, each is usual
 	usual   fate
+	inOrder bool // calls of the same fate arrive in the order in which they were sent, also at one time
+	calls   int
 }
 
 // newLink returns a link on which nothing is lost.
@@ -147,6 +158,9 @@ func (l *link) fate() fate {
 	f := l.usual
 	if len(l.fates) > 0 {
 		f, l.fates = l.fates[0], l.fates[1:]
+	}
+	if l.calls++; l.inOrder {
+		f.reach += time.Duration(l.calls)
 	}
 	return f
 }
@@ -285,9 +299,14 @@ func (r *replica) most(l bucket.Limit) int64 {
 	return l.Requests + int64(stats.Uncertain+stats.Minted)
 }
 
-// each runs a property for all algorithms with random limits.
+// each runs a property for all algorithms that count, with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
-	for _, algorithm := range append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow) {
+	eachOf(t, append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow), property)
+}
+
+// eachOf runs a property for some algorithms, with random limits.
+func eachOf(t *testing.T, algorithms []bucket.Algorithm, property func(*testing.T, *rand.Rand, bucket.Limit)) {
+	for _, algorithm := range algorithms {
 		t.Run(fmt.Sprint(algorithm, uint8(algorithm)), func(t *testing.T) {
 			for range runs {
 				seed := cmp.Or(*onlySeed, rand.Uint64())
@@ -372,6 +391,9 @@ func (l *link) set(f fate) {
 // perDay returns a limit that does not refill while a test runs.
 func perDay(a bucket.Algorithm, n int64) bucket.Limit {
 	l := bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+	if a == bucket.Concurrency {
+		l = bucket.Limit{Algorithm: a, Requests: n}
+	}
 	if a == bucket.CalendarWindow {
 		// The clock begins in 2000, and may step back.
 		l.Calendar = bucket.NewCalendar("year", time.FixedZone("here", 40*3600))

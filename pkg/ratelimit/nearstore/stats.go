@@ -16,8 +16,13 @@ type counts struct {
 // caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
 func (c *counts) caughtUp(a *sentTake, w *takeAnswer) {
 	c.caughtUpUnits.Add(uint64(a.catchUp))
-	if over := w.State.Used(&a.take.Limit, w.Clock) - a.capacity(); over > 0 {
-		c.minted.Add(uint64(min(over, a.catchUp)))
+	c.over(a, w, a.catchUp)
+}
+
+// over counts what is over the capacity after Redis has taken over units that were admitted here.
+func (c *counts) over(a *sentTake, w *takeAnswer, units int64) {
+	if over := w.State.Used(&a.take.Limit, w.Clock) + w.holds.Units() - a.capacity(); over > 0 {
+		c.minted.Add(uint64(min(over, units)))
 	}
 }
 
@@ -30,7 +35,7 @@ type Stats struct {
 	// Admitted counts units that were charged here. CaughtUp counts those that Redis has charged since, and Uncertain
 	// those that Redis may have charged or not, which are never charged again.
 	Admitted, CaughtUp, Uncertain uint64
-	// Minted counts units of catch-ups that were over the capacity of their bucket when Redis charged them.
+	// Minted counts units of catch-ups and holds that were over the capacity of their bucket when Redis took them over.
 	Minted uint64
 	// Owing is the number of buckets that wait for their catch-up now.
 	Owing int

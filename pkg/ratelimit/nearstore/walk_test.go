@@ -10,10 +10,12 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // direct is a server without a link: it decides a call at once, in one answer.
@@ -61,7 +63,7 @@ func follow(t *testing.T, batches [][]bucket.Request) (difference string) {
 				want.RetryAfter, want.Decisions, want.Origin = got.RetryAfter, got.Decisions, got.Origin
 			}
 			got.Seen, want.Seen = nil, nil
-			if diff := gocmp.Diff(want, got); diff != "" {
+			if diff := gocmp.Diff(want, got, cmpopts.IgnoreUnexported(bucket.Held{})); diff != "" {
 				return fmt.Sprintf("batch %d, request %d: %+v (-Redis alone +replica):\n%s", n, i, batch[i], diff)
 			}
 		}
@@ -96,11 +98,11 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// TestWalk walks at random over a few buckets, while the clock steps back at times, within batches also. A replica must
-// decide as Redis alone does.
+// TestWalk walks at random over a few buckets, some with holds, while the clock steps back at times, within batches
+// also. A replica must decide as Redis alone does. In the long form, it sends a million requests.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	for range 1600 {
+	for range testenv.Steps(1600, 20_000) {
 		seed := cmp.Or(*onlySeed, rand.Uint64())
 		w := walk{random: rand.New(rand.NewPCG(seed, 0)), now: 1_700_000_000_000_000}
 		if difference := follow(t, w.batches()); difference != "" {
@@ -116,18 +118,26 @@ var days = bucket.NewCalendar("day", time.FixedZone("here", 5400))
 type walk struct {
 	random  *rand.Rand
 	now     int64
-	buckets []bucket.Take // Key and Limit only
+	buckets []bucket.Take // Key, Limit, and the terms of Hold only
 }
 
 func (w *walk) batches() (batches [][]bucket.Request) {
 	for i := range 1 + w.random.IntN(4) {
-		algorithm := bucket.Algorithms[w.random.IntN(len(bucket.Algorithms))]
+		algorithm := withHolds[w.random.IntN(len(withHolds))]
 		window := w.pick(1, 2, 10, 100, 1_000_000, 1_000_003, 60_000_000, 86_400_000_000)
 		l := w.limit(algorithm, window)
-		if algorithm == bucket.FixedWindow && w.random.IntN(2) == 0 {
+		switch {
+		case algorithm == bucket.Concurrency:
+			l.Window = 0
+		case algorithm == bucket.FixedWindow && w.random.IntN(2) == 0:
 			l.Algorithm, l.Window, l.Calendar = bucket.CalendarWindow, 86_400_000_000, days
 		}
-		w.buckets = append(w.buckets, bucket.Take{Key: fmt.Sprint(i), Limit: l})
+		var terms *bucket.Hold
+		if algorithm == bucket.Concurrency || w.random.IntN(3) == 0 {
+			terms = &bucket.Hold{TTL: w.pick(1, 1_000, 1_000_000, 60_000_000, window), Most: w.pick(1, 3, 1_000)}
+			terms.Release = algorithm == bucket.Concurrency || w.random.IntN(2) == 0
+		}
+		w.buckets = append(w.buckets, bucket.Take{Key: fmt.Sprint(i), Limit: l, Hold: terms})
 	}
 	for range 25 {
 		batch := make([]bucket.Request, 1+w.random.IntN(3))
@@ -148,9 +158,13 @@ func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 
 func (w *walk) request() bucket.Request {
 	limit := &w.buckets[w.random.IntN(len(w.buckets))].Limit
-	window := limit.Window
-	_, end := limit.WindowAt(w.now)
-	edge := end - w.now
+	window, edge := limit.Window, int64(1)
+	if limit.Algorithm == bucket.Concurrency {
+		window = 1_000_000
+	} else {
+		_, end := limit.WindowAt(w.now)
+		edge = end - w.now
+	}
 	if w.random.IntN(20) == 0 {
 		w.now -= w.pick(1, 2, 1000, 1_000_000, bucket.MaxClockStep-1, bucket.MaxClockStep, bucket.MaxClockStep+1,
 			3_600_000_000, w.random.Int64N(3_000_000))
@@ -175,6 +189,9 @@ func (w *walk) take(t bucket.Take) bucket.Take {
 	capacity := t.Limit.Capacity()
 	t.CountDenied, t.Role = w.random.IntN(4) == 0, bucket.Role(w.pick(0, 0, 0, 1, 2))
 	t.Cost = uint64(w.pick(0, 1, 1, 1, 2, 3, capacity/2, capacity, capacity+1, 2*capacity, 2*capacity+1))
+	if t.Hold != nil {
+		t.Hold = w.hold(*t.Hold, t.Limit)
+	}
 	switch w.random.IntN(8) {
 	case 0:
 		t.Cost, t.Need = 0, 1
@@ -187,6 +204,24 @@ func (w *walk) take(t bucket.Take) bucket.Take {
 		t.Queue(w.pick(0, 1, 2, 3, capacity, 10*capacity))
 	}
 	return t
+}
+
+// hold asks for holds under one of a few ids. Undos name any expiry, and most find none.
+func (w *walk) hold(h bucket.Hold, l bucket.Limit) *bucket.Hold {
+	for range w.pick(0, 0, 1, 1, 2) {
+		c := bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(4))}}
+		c.Cost = uint64(w.pick(0, 1, 1, 2, l.Requests/2, l.Requests, 2*l.Requests+1))
+		switch w.random.IntN(5) {
+		case 0, 1:
+			h.Settles = append(h.Settles, c)
+		case 2:
+			c.Expires = w.now + h.TTL
+			h.Settles = append(h.Settles, c)
+		default:
+			h.Reserves = append(h.Reserves, c)
+		}
+	}
+	return &h
 }
 
 func (w *walk) pick(choices ...int64) int64 { return choices[w.random.IntN(len(choices))] }
