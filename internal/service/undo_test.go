@@ -212,28 +212,6 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// TestResetInOneRead resets requests in the read that brings them.
-func TestResetInOneRead(t *testing.T) {
-	t.Parallel()
-	u := newUndoing(t, 0)
-	p := newRawClient(t, serveNative(t, newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), u.cfg))
-	var together strings.Builder
-	direct := p.Framer
-	p.Framer = http2.NewFramer(&together, p.conn)
-	for id := uint32(1); id < 6; id += 2 {
-		p.send(id, "", reserve)
-		if id != 3 {
-			_ = p.WriteRSTStream(id, http2.ErrCodeCancel)
-		}
-	}
-	p.Framer = direct
-	_, _ = io.WriteString(p.conn, together.String())
-	if got := p.answer(3); got != "status 0" {
-		t.Errorf("got %s", got)
-	}
-	u.expect(t, 1, 2)
-}
-
 // TestCallersOfOthersLeave is TestCallersLeave for grpc-go and HTTP.
 func TestCallersOfOthersLeave(t *testing.T) {
 	t.Parallel()
