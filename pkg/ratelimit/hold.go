@@ -147,7 +147,8 @@ func (c *checker) checkHolds(limits []Limit, at string) {
 	for i := range limits {
 		if at := Element(at, i); !holds(limits[i]) && !limits[i].Algorithm.Windowless() && !limits[i].Unlimited {
 			c.At(at, at+".hold", at+".algorithm").Lacking().Fail("a limit without `hold` beside one with it",
-				"of several limits of one descriptor, all have `hold` or none: add `hold: {ttl: 10m}`, or write a descriptor of its own")
+				"of several limits of one descriptor, all have `hold` or none: "+
+					"add `hold: {ttl: 10m}`, or write a descriptor of its own")
 		}
 	}
 }
@@ -229,7 +230,8 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 // Settles reports whether the limit was asked to settle a hold. A settlement never is over the limit.
 func (a *Applied) Settles() bool { return a.Hold != nil && len(a.Hold.Settles) > 0 }
 
-// countHolds counts the holds that the decision on a limit has ended. Of several limits with one take, the first counts.
+// countHolds counts the holds that the decision on a limit has ended. Of several limits with one take, the first
+// counts.
 func (p *Plan) countHolds(i int, applied *Applied) {
 	a, held := &p.limits[i], applied.Decision.Held
 	same := func(other appliedLimit) bool { return other.cached == 0 && other.take == a.take }
