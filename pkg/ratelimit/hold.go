@@ -53,7 +53,8 @@ func (e *HoldExpiry) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// hold returns the terms of the holds of a limit. It is nil for a limit without holds, and for terms that Check reports.
+// hold returns the terms of the holds of a limit. It is nil for a limit without holds, and for terms that Check
+// reports.
 func (l *Limit) hold() *bucket.Hold {
 	h := l.Hold
 	if h == nil || h.TTL < leastTTL || h.TTL > mostTTL || h.Most < 0 || h.Most > maxHolds {
@@ -84,7 +85,8 @@ func (c *checker) checkHold(l *Limit, limitAt string) {
 		{"max_delay", l.MaxDelay != 0, "a hold begins when it is decided, and does not wait"},
 	} {
 		if other.set {
-			c.Key(limitAt+"."+other.name, at).Fail(suggest.Quoted(other.name)+" beside `hold`", other.why+": delete one of them")
+			c.Key(limitAt+"."+other.name, at).Fail(
+				suggest.Quoted(other.name)+" beside `hold`", other.why+": delete one of them")
 		}
 	}
 	switch ttl := c.At(at + ".ttl"); {
