@@ -53,7 +53,8 @@ func (e *HoldExpiry) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// hold returns the terms of the holds of a limit. It is nil for a limit without holds, and for terms that Check reports.
+// hold returns the terms of the holds of a limit. It is nil for a limit without holds, and for terms that Check
+// reports.
 func (l *Limit) hold() *bucket.Hold {
 	h := l.Hold
 	if h == nil || h.TTL < leastTTL || h.TTL > mostTTL || h.Most < 0 || h.Most > maxHolds {
@@ -84,7 +85,8 @@ func (c *checker) checkHold(l *Limit, limitAt string) {
 		{"max_delay", l.MaxDelay != 0, "a hold begins when it is decided, and does not wait"},
 	} {
 		if other.set {
-			c.Key(limitAt+"."+other.name, at).Fail(suggest.Quoted(other.name)+" beside `hold`", other.why+": delete one of them")
+			c.Key(limitAt+"."+other.name, at).Fail(
+				suggest.Quoted(other.name)+" beside `hold`", other.why+": delete one of them")
 		}
 	}
 	switch ttl := c.At(at + ".ttl"); {
@@ -147,7 +149,8 @@ func (c *checker) checkHolds(limits []Limit, at string) {
 	for i := range limits {
 		if at := Element(at, i); !holds(limits[i]) && !limits[i].Algorithm.Windowless() && !limits[i].Unlimited {
 			c.At(at, at+".hold", at+".algorithm").Lacking().Fail("a limit without `hold` beside one with it",
-				"of several limits of one descriptor, all have `hold` or none: add `hold: {ttl: 10m}`, or write a descriptor of its own")
+				"of several limits of one descriptor, all have `hold` or none: "+
+					"add `hold: {ttl: 10m}`, or write a descriptor of its own")
 		}
 	}
 }
@@ -229,7 +232,8 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 // Settles reports whether the limit was asked to settle a hold. A settlement never is over the limit.
 func (a *Applied) Settles() bool { return a.Hold != nil && len(a.Hold.Settles) > 0 }
 
-// countHolds counts the holds that the decision on a limit has ended. Of several limits with one take, the first counts.
+// countHolds counts the holds that the decision on a limit has ended. Of several limits with one take, the first
+// counts.
 func (p *Plan) countHolds(i int, applied *Applied) {
 	a, held := &p.limits[i], applied.Decision.Held
 	same := func(other appliedLimit) bool { return other.cached == 0 && other.take == a.take }

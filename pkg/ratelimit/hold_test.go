@@ -118,7 +118,8 @@ func TestSettlementEndsNoRunOfDenials(t *testing.T) {
 	}
 }
 
-// TestKeyOfConcurrency checks that the window in the key of a bucket is 0, and that an entry for a hold is no part of it.
+// TestKeyOfConcurrency checks that the window in the key of a bucket is 0, and that an entry for a hold is no part of
+// it.
 func TestKeyOfConcurrency(t *testing.T) {
 	t.Parallel()
 	s := holding(t)

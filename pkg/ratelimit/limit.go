@@ -56,7 +56,8 @@ func (r Replaced) String() string { return r.Name }
 
 // ProblemDetail is the template of a problem detail (RFC 9457). Title and Detail can have placeholders. {retry_after}
 // is the number of seconds until the request would pass, or "never". {limit} is the number of requests in a window,
-// {window} its seconds, and {policy} the name of the limit. A limit of concurrency has no {window}. An empty text keeps the usual one.
+// {window} its seconds, and {policy} the name of the limit. A limit of concurrency has no {window}. An
+// empty text keeps the usual one.
 type ProblemDetail struct {
 	Type   string `yaml:"type" doc:"A URI for the kind of problem." example:"https://shop.example/too-many"`
 	Title  string `yaml:"title" doc:"A short summary." example:"Too many requests for {policy}"`

@@ -27,7 +27,8 @@ import (
 //
 // A descriptor is key=value entries joined by ">". It may have hits=N, refund (is_negative_hits) and limit=N/unit (the
 // request's). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
-// with what remains, and the units and the number of holds of a limit with holds. It is "none" if no limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
+// with what remains, and the units and the number of holds of a limit with holds. It is "none" if no
+// limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
 // line "reload" makes the rules of rules2.yaml active.
 func TestLimiter(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")

@@ -78,7 +78,8 @@ func (r *Rules) missOfHold(
 	if rule == nil {
 		return r.Miss(domain, entries[:at], show)
 	}
-	return "the rule " + rule.Node.describe() + " has no `hold`, so " + key + " is matched like any other entry, and no rule matches it"
+	return "the rule " + rule.Node.describe() + " has no `hold`, so " + key +
+		" is matched like any other entry, and no rule matches it"
 }
 
 // Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing

@@ -160,8 +160,8 @@ type Applied struct {
 	// Bucket is the bucket before the decision of a Dry limiter, nil for any other limiter.
 	Bucket *Bucket
 
-	// Hold is what was asked of the holds of the limit: to reserve, or to settle. It is nil for a plain take. Decision.Held
-	// is about its bucket, which another descriptor of the query may have, too.
+	// Hold is what was asked of the holds of the limit: to reserve, or to settle. It is nil for a plain take.
+	// Decision.Held is about its bucket, which another descriptor of the query may have, too.
 	Hold *bucket.Hold
 
 	left int64 // what was left before, if compare has decided

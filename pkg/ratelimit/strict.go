@@ -14,7 +14,8 @@ import (
 // the order of the request. Of two descriptors with the same bucket, the first can pass and the second be denied.
 
 // countsOnly reports whether the store only counts for this query. It does unless a limit has an algorithm, a
-// count_denied or holds that envoyproxy/ratelimit does not know. In that case the store decides the query, all or nothing.
+// count_denied or holds that envoyproxy/ratelimit does not know. In that case the store decides the query, all or
+// nothing.
 func (p *Plan) countsOnly() bool {
 	if !p.limiter.cfg.Strict {
 		return false
@@ -41,7 +42,8 @@ func (a *appliedLimit) share(r *Rule) {
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		if !l.beside && l.Hold == nil && l.Algorithm == a.limit.Algorithm && l.Window == a.limit.Window && l.Calendar == a.limit.Calendar {
+		if !l.beside && l.Hold == nil && l.Algorithm == a.limit.Algorithm &&
+			l.Window == a.limit.Window && l.Calendar == a.limit.Calendar {
 			a.keyed, a.limit.identity, a.limit.rule, a.limit.hashTag = r, l.identity, l.rule, l.hashTag
 			return
 		}
