@@ -190,7 +190,7 @@ func (h *Holds) tidy() {
 	}
 }
 
-// find returns the place of a live hold, -1 for none: that of the id which expires first, or at a time if that is not 0.
+// find returns the place of the live hold of an id that expires first, or at a time if that is not 0; -1 for none.
 func (h *Holds) find(id HoldID, expires int64) int {
 	if h == nil {
 		return -1

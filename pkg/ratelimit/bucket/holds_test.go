@@ -48,7 +48,8 @@ func TestHoldsAreAList(t *testing.T) {
 			id := HoldID{byte(random.IntN(ids)), byte(random.IntN(ids) >> 8)}
 			switch action := random.IntN(100); {
 			case action < 45 && len(want) < most:
-				c := HoldCost{ID: id, Cost: uint64(1 + random.IntN(9)), Expires: now + 100 - int64(random.IntN(100)/98*random.IntN(150))}
+				older := random.IntN(100) / 98 * random.IntN(150)
+				c := HoldCost{ID: id, Cost: uint64(1 + random.IntN(9)), Expires: now + 100 - int64(older)}
 				held.Add(c)
 				want.add(c)
 			case action < 75:

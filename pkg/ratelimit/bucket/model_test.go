@@ -10,9 +10,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// model decides requests from the definitions of docs/algorithms.md and of holds alone: usage is an exact fraction from
-// the charges, holds are a list, and each wait is found by a search over the time. It shares no formula with the code,
-// and is fast enough only for small numbers.
+// model decides requests from the definitions of docs/algorithms.md and of holds alone. Usage is an exact fraction from
+// the charges, holds are a list, and each wait is found by a search. It shares no formula with the code, and is fast
+// enough only for small numbers.
 type model struct {
 	buckets map[string]*modelBucket
 	holds   int // that were ever reserved
@@ -236,7 +236,7 @@ func merged(takes []bucket.Take) (all []bucket.Take) {
 	return all
 }
 
-// add adds costs; a sum beyond all limits is as good as any other.
+// add adds costs. All sums beyond all limits mean the same.
 func add(a, b uint64) uint64 { return min(a, 1<<40) + min(b, 1<<40) }
 
 // judged is a take on its way through a decision.

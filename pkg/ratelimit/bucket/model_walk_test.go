@@ -162,8 +162,8 @@ func (w *modelWalk) takes() (takes []bucket.Take) {
 	if some.Hold != nil {
 		ttl = some.Hold.TTL
 	}
-	w.now += w.pick(0, 0, 0, 0, 1, 1, 2, window/3, window-1, window, window+1, 2*window, window-w.now%window, ttl-1, ttl, ttl+1,
-		ttl/2, -1, -2, -window, -1_999_999, -2_000_000, -2_000_001, -2_000_000-window, 2_000_000)
+	w.now += w.pick(0, 0, 0, 0, 1, 1, 2, window/3, window-1, window, window+1, 2*window, window-w.now%window,
+		ttl-1, ttl, ttl+1, ttl/2, -1, -2, -window, -1_999_999, -2_000_000, -2_000_001, -2_000_000-window, 2_000_000)
 	roles := make([]bucket.Role, len(w.buckets))
 	for i := range roles {
 		roles[i] = bucket.Role(w.pick(0, 0, 0, 1, 2))

@@ -311,7 +311,7 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 	if t.Hold != nil {
 		t.Hold.settle(&t.Limit, b, d.Held)
 	}
-	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && !(b.Full && t.Hold.reserves())
+	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && (!b.Full || !t.Hold.reserves())
 }
 
 // fits reports whether the take fits beside what is in the bucket. need is its room.

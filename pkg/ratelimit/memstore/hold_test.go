@@ -101,8 +101,8 @@ func TestMaxHolds(t *testing.T) {
 	})
 }
 
-// TestHoldsKeepTheirBucket checks that a bucket with holds alone lives as long as the last one, and that all holds are
-// counted out: by a settlement, by their expiry, and with their bucket.
+// TestHoldsKeepTheirBucket checks that a bucket with holds alone lives as long as the last one. All holds leave the
+// count when they end: by a settlement, by their expiry, and with their bucket.
 func TestHoldsKeepTheirBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memstore.Config{})
@@ -298,7 +298,9 @@ func TestDryHolds(t *testing.T) {
 
 // TestBytesPerHold checks what holds need beyond the entry of their bucket.
 func TestBytesPerHold(t *testing.T) {
-	for _, c := range []struct{ buckets, holds, most int }{{100_000, 1, 136}, {20_000, 10, 64}, {300, 1000, 64}, {30, 10_000, 64}} {
+	for _, c := range []struct{ buckets, holds, most int }{
+		{100_000, 1, 136}, {20_000, 10, 64}, {300, 1000, 64}, {30, 10_000, 64},
+	} {
 		var now atomic.Int64
 		now.Store(1_700_000_000_000_000)
 		s := open(t, memstore.Config{MaxBuckets: c.buckets * 2, Clock: now.Load})

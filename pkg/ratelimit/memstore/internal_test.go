@@ -145,7 +145,8 @@ func use(s *Store, algorithms ...bucket.Algorithm) {
 			takeOne(s, bucket.Take{Key: fmt.Sprint(uint8(algorithm)), Limit: limit, Cost: 2})
 		}
 		takeOne(s, bucket.Take{Key: fmt.Sprint(uint8(algorithm)), Limit: limit, Hold: &bucket.Hold{
-			TTL: 60_000_000, Most: 10, Release: algorithm == bucket.FixedWindow, Reserves: []bucket.HoldCost{{Cost: 1}, {Cost: 1}},
+			TTL: 60_000_000, Most: 10, Release: algorithm == bucket.FixedWindow,
+			Reserves: []bucket.HoldCost{{Cost: 1}, {Cost: 1}},
 		}})
 	}
 }

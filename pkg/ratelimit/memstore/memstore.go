@@ -35,9 +35,9 @@ type Config struct {
 	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to
 	// 64 shards does this by itself.
 	MaxBuckets int
-	// MaxHolds is the most live holds of all buckets. A hold needs up to 64 bytes, the first one of a bucket some 130. In a
-	// store that has as many, no more can be reserved. Requests that run at the same time can exceed it by a few. Default
-	// 1,000,000.
+	// MaxHolds is the most live holds of all buckets. A hold needs up to 64 bytes, the first one of a bucket some 130. In
+	// a store that has as many, no more can be reserved. Requests that run at the same time can exceed it by a few.
+	// Default 1,000,000.
 	MaxHolds int
 	// SnapshotPath is the file of the snapshot; "" for none. New loads buckets from it. Close saves them to it, also
 	// every SnapshotInterval. A crash loses the charges since the last save. The file holds bucket keys, so only its

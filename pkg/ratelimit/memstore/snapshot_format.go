@@ -130,7 +130,7 @@ func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
 func (s *Store) restoreAll(r io.Reader, withHolds bool) error {
 	var b saved
 	var h savedHolds
-	var rest bytes.Buffer // the parts without a fixed size; it grows with the bytes that exist, not with the claimed length
+	var rest bytes.Buffer // the parts of any size; it grows with the bytes that exist, not with the claimed length
 	now, grantSize, holdSize := s.clock(), int64(binary.Size(bucket.Grant{})), int64(binary.Size(bucket.HoldCost{}))
 	for {
 		err := binary.Read(r, binary.LittleEndian, &b)
