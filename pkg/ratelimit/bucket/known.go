@@ -146,10 +146,16 @@ func (t *Take) Claims() uint64 {
 	return min(t.Cost+reserved, uint64(2*t.Limit.Capacity()+1))
 }
 
-// Expire removes and returns the holds that have expired at the time now, the first one first. It makes no other one
-// live longer than the ttl, and a small step of the clock.
-func (h *Holds) Expire(now, ttl int64) (expired []HoldCost) {
-	h.cut(now + ttl + MaxClockStep)
+// Expired reports whether a hold whose id is known has expired at the time now.
+func (h *Holds) Expired(now int64) bool {
+	i := slices.IndexFunc(h.list, func(c HoldCost) bool { return c.Cost > 0 })
+	return i >= 0 && h.list[i].Expires <= now
+}
+
+// Expire removes and returns the holds that have expired at the time now, the first one first. It makes none live longer
+// than to the time latest.
+func (h *Holds) Expire(now, latest int64) (expired []HoldCost) {
+	h.cut(latest)
 	for {
 		c, ok := h.expired(now)
 		if !ok {

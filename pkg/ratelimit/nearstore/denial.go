@@ -15,9 +15,12 @@ const confirmedFor = 1_000_000
 func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	over, low := false, int64(0)
 	for i := range r.Takes {
-		t := &r.Takes[i]
+		t, k := &r.Takes[i], &b.known[i]
 		if t.CountDenied || t.Refund > 0 || t.Hold != nil && len(t.Hold.Settles) > 0 {
 			return false
+		}
+		if k.holds != nil && k.holds.expired(k.high(r.At, b.now)) {
+			return false // Redis would end it
 		}
 		if t.Role == bucket.Enforce && !over || t.Role == bucket.Shadow && t.Claims() > 0 {
 			fits := !b.isOver(r, i)
@@ -25,7 +28,7 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 				return false // it would be charged
 			}
 			if !fits && t.Role == bucket.Enforce {
-				over, low = true, b.known[i].low(r.At, b.now)
+				over, low = true, k.low(r.At, b.now)
 			}
 		}
 	}
@@ -40,7 +43,7 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 		}
 		b.loaded[i] = bucket.Loaded{State: s.Clone()}
 		if k.holds != nil {
-			b.loaded[i].State.Holds = &bucket.Holds{Others: k.holds.sum()}
+			b.loaded[i].State.Holds = &bucket.Holds{Others: k.holds.shown}
 		}
 	}
 	r.Decide(low, b.loaded, o)

@@ -42,6 +42,11 @@ func (h *holdings) empty() bool {
 // owed reports whether Redis has not seen all that began or ended here.
 func (h *holdings) owed() bool { return h != nil && (h.unsent.Number() > 0 || len(h.ended) > 0) }
 
+// expired reports whether one of the holds in Redis has certainly or probably expired at a time of T.
+func (h *holdings) expired(at int64) bool {
+	return h.own.Expired(at) || h.shown.Number > 0 && h.shown.Until <= at
+}
+
 // others returns the sum of the holds of other replicas.
 func (h *holdings) others() bucket.SomeHolds {
 	o := h.shown
@@ -55,21 +60,12 @@ func (h *holdings) others() bucket.SomeHolds {
 	return o
 }
 
-// sum returns the sum of all holds.
-func (h *holdings) sum() bucket.SomeHolds {
-	o := h.others()
-	return bucket.SomeHolds{
-		Units: o.Units + h.own.Units() + h.unsent.Units(), Number: o.Number + h.own.Number() + h.unsent.Number(),
-		Until: max(o.Until, h.own.Until(), h.unsent.Until()),
-	}
-}
-
 // units returns the units of all holds, those of unsent ones n times.
 func (h *holdings) units(n int64) int64 {
 	if h == nil {
 		return 0
 	}
-	return h.sum().Units + (n-1)*h.unsent.Units()
+	return h.others().Units + h.own.Units() + n*h.unsent.Units()
 }
 
 // counted returns the holds that a decision without Redis counts. One without an id has the units on the wire, and those
@@ -150,8 +146,8 @@ func (k *known) holdsOf(t *bucket.Take) *holdings {
 }
 
 // end removes the hold that a settlement or an undo ends. It reports whether Redis may have it. A settlement of a hold
-// that is not known by id takes one out of the sum of the others: with its units, if all have 1 unit or it is the only
-// one. Otherwise its units stay until the latest of the others has expired.
+// that is not known by id takes one out of the sum of the others. Its units go with it if all have 1 unit or it is the
+// only one. Otherwise they stay until the latest of the others has expired.
 func (h *holdings) end(c bucket.HoldCost) (inRedis bool) {
 	before := h.own.Units()
 	if h.own.Remove(c.ID, c.Expires) {
@@ -221,8 +217,9 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 			}
 		}
 	}
-	h.own.Expire(w.Clock, a.take.Hold.TTL)
 	if !older {
+		x := max(w.Clock, w.State.Last)
+		h.own.Expire(x, x+a.take.Hold.TTL)
 		h.shown = bucket.SomeHolds{Units: w.holds.Units(), Number: w.holds.Number(), Until: w.holds.Until()}
 	}
 }
@@ -266,11 +263,12 @@ func (b *exchange) expireHolds(k *known, t *bucket.Take, at int64) {
 		return
 	}
 	b.expireUnsent(k, t, at)
-	expired := h.own.Expire(at, t.Hold.TTL)
+	latest := at + t.Hold.TTL + bucket.MaxClockStep // the clock of Redis may be ahead, and the bucket ahead of that
+	expired := h.own.Expire(at, latest)
 	for _, c := range expired {
 		h.less(int64(c.Cost), 1)
 	}
-	h.shown.Until = min(h.shown.Until, at+t.Hold.TTL+bucket.MaxClockStep)
+	h.shown.Until = min(h.shown.Until, latest)
 	if o := h.others(); o.Number > 0 && o.Until <= at {
 		expired = append(expired, bucket.HoldCost{Cost: uint64(o.Units), Expires: o.Until})
 		h.less(o.Units, o.Number)
@@ -296,7 +294,7 @@ func (b *exchange) expireUnsent(k *known, t *bucket.Take, at int64) {
 	if k.holds == nil || t.Hold == nil || k.debt == nil {
 		return
 	}
-	for _, c := range k.holds.unsent.Expire(at, t.Hold.TTL) {
+	for _, c := range k.holds.unsent.Expire(at, at+t.Hold.TTL+bucket.MaxClockStep) {
 		k.chargeExpired(&k.state, t, c, k.replicas)
 		if k.holds.sent && !t.Hold.Release {
 			b.store.counts.uncertain.Add(c.Cost) // Redis may have it, and charge it itself

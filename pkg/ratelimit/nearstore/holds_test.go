@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // withHolds are the algorithms whose limits may have holds.
@@ -19,7 +20,7 @@ var withHolds = append(slices.Clone(bucket.Algorithms), bucket.Concurrency)
 
 // eachHeld runs a property for all algorithms with random limits that have holds of 2 s.
 func eachHeld(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Take)) {
-	eachOf(t, append(slices.Clone(withHolds), bucket.CalendarWindow),
+	eachOf(t, append(slices.Clone(withHolds), bucket.CalendarWindow), testenv.Steps(30, 300),
 		func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 			property(t, random, heldTake(l, l.Algorithm == bucket.Concurrency || random.IntN(2) == 0))
 		})
@@ -130,7 +131,7 @@ func (c *callers) call(random *rand.Rand) bool {
 	switch random.IntN(4) {
 	case 0: // the caller dies
 		if c.take.Hold.Release {
-			time.Sleep(time.UnixMicro(until).Sub(time.Now()))
+			time.Sleep(time.Until(time.UnixMicro(until)))
 			c.count(-cost)
 		}
 		return true
@@ -173,7 +174,7 @@ func (c *callers) storm(random *rand.Rand, event func()) {
 	time.Sleep(2*time.Second + holdTTL)
 }
 
-// fill reserves one unit at a time, for ever, until no replica admits one.
+// fill reserves one unit at a time, never to settle it, until no replica admits one.
 func (c *callers) fill() (admitted int64) {
 	for range 2*c.take.Limit.Capacity() + 10 {
 		for _, r := range c.replicas {
@@ -300,7 +301,7 @@ func TestHoldsOfSeveralReplicas(t *testing.T) {
 	})
 }
 
-// TestHoldsAfterALoss empties Redis, so that clients notice, while callers hold units. A replica restores its own holds.
+// TestHoldsAfterALoss empties Redis, so that clients notice, while callers hold units. A replica restores its own.
 // Each loss mints at most the units that are on the wire, and those of calls that overtake the floor.
 func TestHoldsAfterALoss(t *testing.T) {
 	t.Parallel()
@@ -349,8 +350,8 @@ func TestHoldsOfKilledReplicas(t *testing.T) {
 	})
 }
 
-// TestNoSettlementIsChargedTwice runs several replicas through faults and losses of all kinds. Any of them settles. Redis
-// is never charged more than what was settled, and units of unknown outcome.
+// TestNoSettlementIsChargedTwice runs several replicas through faults and losses of all kinds. Any of them settles.
+// Redis is never charged more than what was settled, and units of unknown outcome.
 func TestNoSettlementIsChargedTwice(t *testing.T) {
 	t.Parallel()
 	eachHeld(t, func(t *testing.T, random *rand.Rand, take bucket.Take) {
@@ -382,8 +383,7 @@ func TestNoSettlementIsChargedTwice(t *testing.T) {
 	})
 }
 
-// eachWithHolds runs a test in a bubble for each algorithm, with a limit of 10, and holds that are charged if they expire
-// or, for every other one, released.
+// eachWithHolds runs a test in a bubble for each algorithm, with a limit of 10. Holds that expire are charged or released.
 func eachWithHolds(
 	t *testing.T, cfg nearstore.Config, test func(t *testing.T, s *server, a, b *replica, take bucket.Take),
 ) {
@@ -465,8 +465,8 @@ func TestOthersHolds(t *testing.T) {
 	})
 }
 
-// TestHoldsReachRedis reserves, settles and undoes without Redis. The next take brings all to Redis, also if the answers
-// to earlier ones are lost.
+// TestHoldsReachRedis reserves, settles and undoes without Redis. The next take brings all to Redis, also if
+// answers to earlier ones are lost.
 func TestHoldsReachRedis(t *testing.T) {
 	eachWithHolds(t, nearstore.Config{}, func(t *testing.T, s *server, a, _ *replica, take bucket.Take) {
 		undone := a.reserve(take, 1, 1)

@@ -110,7 +110,9 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		if k.debt == nil {
 			k.debt = &debt{base: before, replicas: n}
 		}
-		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit), Hold: take.Hold.Terms()}
+		k.debt.take = bucket.Take{
+			Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit), Hold: take.Hold.Terms(),
+		}
 		k.limit = take.Limit
 		if r.Uncertain {
 			k.uncertain(t, units)

@@ -30,8 +30,8 @@ type Config struct {
 	Shared Shared
 	// MaxBuckets is the most buckets that are remembered. Default table.Default.
 	MaxBuckets int
-	// MaxHolds is the most holds that are remembered by id, of all buckets. Further ones are only part of the sum that Redis
-	// shows, and Redis alone ends them. Local then denies reserves. Default DefaultHolds.
+	// MaxHolds is the most holds that are remembered by id, of all buckets. Further ones are only part of the sum that
+	// Redis shows, and Redis alone ends them. Local then denies reserves. Default DefaultHolds.
 	MaxHolds int
 	// DenialCache answers requests that Redis would certainly deny.
 	DenialCache bool

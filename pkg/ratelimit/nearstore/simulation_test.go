@@ -301,11 +301,13 @@ func (r *replica) most(l bucket.Limit) int64 {
 
 // each runs a property for all algorithms that count, with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
-	eachOf(t, append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow), property)
+	eachOf(t, append(slices.Clone(bucket.Algorithms), bucket.CalendarWindow), runs, property)
 }
 
-// eachOf runs a property for some algorithms, with random limits.
-func eachOf(t *testing.T, algorithms []bucket.Algorithm, property func(*testing.T, *rand.Rand, bucket.Limit)) {
+// eachOf runs a property for some algorithms, with that many random limits each.
+func eachOf(
+	t *testing.T, algorithms []bucket.Algorithm, runs int, property func(*testing.T, *rand.Rand, bucket.Limit),
+) {
 	for _, algorithm := range algorithms {
 		t.Run(fmt.Sprint(algorithm, uint8(algorithm)), func(t *testing.T) {
 			for range runs {
