@@ -122,7 +122,7 @@ func (b *Asked) askHold(a *ratelimit.Applied) {
 	case h == nil || b.Fits || b.RetryAfter < 0:
 	case b.Hold != nil && b.Cost > 0 && h.Number >= h.Most:
 		b.DeniedBy = "most"
-	case b.Used+int64(max(b.Cost, 1)) <= b.Capacity && b.Units()+int64(max(b.Cost, 1)) > b.Capacity:
+	case b.RetryAfter <= 1 && b.Used+int64(max(b.Cost, 1)) <= b.Capacity && b.Units()+int64(max(b.Cost, 1)) > b.Capacity:
 		b.DeniedBy = "holds"
 	}
 }
