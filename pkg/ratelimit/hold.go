@@ -243,3 +243,15 @@ func (p *Plan) countHolds(i int, applied *Applied) {
 		c.Expired.Add(uint64(held.Expired))
 	}
 }
+
+// EachHolds calls f for each limit with holds, with their sum. sums are by Take.Rule. The holds of refused requests are
+// in the sum.
+func (r *Rules) EachHolds(sums map[uint64]bucket.SomeHolds, f func(*Rule, *RuleLimit, bucket.SomeHolds)) {
+	for _, rule := range r.All() {
+		for i := range rule.Limits {
+			if l := &rule.Limits[i]; l.Hold != nil {
+				f(rule, l, sums[l.rule].Plus(sums[^l.rule]))
+			}
+		}
+	}
+}
