@@ -55,7 +55,7 @@ type Row struct {
 	rule         *ratelimit.Rule
 	Domain, Name string
 	Sentences    []string
-	Holds        []string // of each limit that has had any
+	Holds        []string  // of each limit that has had any
 	Activity     *Activity // nil for one that is not kept
 }
 
@@ -74,10 +74,10 @@ type Active struct {
 	Rules   []*ratelimit.Rule
 	History *History
 	Now     time.Time
-	// Holds are the live holds of limits, as far as they are known.
-	Holds map[*ratelimit.RuleLimit]bucket.SomeHolds
 	// Hide returns a text without secrets.
 	Hide func(string) string
+	// Holds are the live holds of limits, as far as they are known.
+	Holds map[*ratelimit.RuleLimit]bucket.SomeHolds
 }
 
 const (

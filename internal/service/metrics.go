@@ -142,7 +142,7 @@ func (m *metrics) collectHolds(to samples) {
 	number := to.gauge("ratelimit_holds", "Live holds of a limit with hold, "+knownHolds, "domain", "rule", "limit")
 	units := to.gauge("ratelimit_held_units", "Units of the holds of extauthz_ratelimit_holds.", "domain", "rule", "limit")
 	sums := map[[3]string]bucket.SomeHolds{}
-	m.eachHolds(func(r *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) {
+	m.live.Limits().EachHolds(m.liveHolds, func(r *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) {
 		name := [...]string{r.Domain, r.Name, l.Policy}
 		sums[name] = sums[name].Plus(sum)
 	})
@@ -156,18 +156,12 @@ func (m *metrics) collectHolds(to samples) {
 const knownHolds = "in the memory store: all. With Redis: those of the buckets that this replica has decided on, as the " +
 	"last answers of Redis showed them, until they expire. Replicas show the same holds: use max, not sum."
 
-// eachHolds calls f for each limit with holds, with the sum of the live ones that are known. Without such limits it costs
-// nothing.
-func (r *requests) eachHolds(f func(*ratelimit.Rule, *ratelimit.RuleLimit, bucket.SomeHolds)) {
-	var sums map[uint64]bucket.SomeHolds
-	r.live.Limits().EachHolds(nil, func(*ratelimit.Rule, *ratelimit.RuleLimit, bucket.SomeHolds) {
-		switch {
-		case sums != nil:
-		case r.memory != nil:
-			sums = r.memory.LiveHolds()
-		}
-	})
-	r.live.Limits().EachHolds(sums, f)
+// liveHolds returns the sums of live holds by Take.Rule.
+func (st *stores) liveHolds() map[uint64]bucket.SomeHolds {
+	if st.memory != nil {
+		return st.memory.LiveHolds()
+	}
+	return st.known.LiveHolds()
 }
 
 func (m *metrics) collectAuthorization(to samples) {
