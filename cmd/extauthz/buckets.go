@@ -142,15 +142,16 @@ func (p *program) offline(
 	return do(o)
 }
 
-// printBuckets prints one line for each bucket, which begins with what was done to it, and the note.
+// printBuckets prints lines for each bucket, which begin with what was done to it, and the note.
 func (p *program) printBuckets(done string, shown *service.Buckets) error {
 	var rows [][]string
 	for i := range shown.Buckets {
-		row := shown.Buckets[i].Row()
-		if done != "" {
-			row = append([]string{done}, row...)
+		for _, row := range shown.Buckets[i].Rows() {
+			if done != "" {
+				row = append([]string{done}, row...)
+			}
+			rows = append(rows, row)
 		}
-		rows = append(rows, row)
 	}
 	if shown.Note != "" {
 		rows = append(rows, []string{"note: " + shown.Note})

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +25,8 @@ type Bucket struct {
 	Capacity int64   `json:"capacity"`
 	Window   float64 `json:"window"`
 	Reset    float64 `json:"reset"`
+	// Holds are the live holds, nil for a limit without holds.
+	Holds *Holds `json:"holds,omitempty"`
 	// Refused means that the bucket counts requests that ext_authz has refused. Replaced means that the limit of a
 	// credential is active in its place. Shadow means that a denial would only be counted.
 	Refused  bool `json:"refused,omitempty"`
@@ -48,13 +49,18 @@ type Asked struct {
 	Fits       bool    `json:"fits"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retry_after,omitempty"`
+	// Hold is what the request asks of holds, nil for nothing. DeniedBy is "holds" if only live holds are in the way, or
+	// "most" if there are as many as the limit allows.
+	Hold     *AskedHold `json:"hold,omitempty"`
+	DeniedBy string     `json:"denied_by,omitempty"`
 }
 
 // BucketOf returns what a Dry request without a cost has shown of a bucket of a rule.
 func BucketOf(l *ratelimit.Located, o *bucket.Outcome) Bucket {
 	b := newBucket(l.Limit, l.Limit.Length(o.Decisions[0].ChargedAt))
 	b.Key, b.Rule, b.Refused, b.Replaced = l.Take.Key, l.Rule.Name, l.Refused, l.Replaced
-	b.Used, b.Reset = ratelimit.UsedOf(&l.Take, o, 0), seconds(o.Decisions[0].ResetAfter)
+	used, holds, at := ratelimit.SeenOf(&l.Take, o, 0)
+	b.Used, b.Holds, b.Reset = used, holdsOf(l.Take.Hold, holds, at), seconds(o.Decisions[0].ResetAfter)
 	return b
 }
 
@@ -79,26 +85,21 @@ func askedOf(rule string, a *ratelimit.Applied) Asked {
 	b.Rule, b.Reset = rule, seconds(a.Decision.ResetAfter)
 	if s := a.Bucket; s != nil {
 		b.Key, b.Used, b.Capacity, b.Charge = s.Key, s.Used, s.Capacity, s.Charge
-		b.DeniedSince, b.Denials = s.DeniedSince, s.Denials
+		b.DeniedSince, b.Denials, b.Holds = s.DeniedSince, s.Denials, holdsOf(a.Limit.Hold, s.Holds, s.At)
+		b.askHold(a)
 	}
 	return b
 }
 
 func (b *Asked) text() string {
-	verdict := "fits"
-	switch {
-	case b.Fits:
-	case b.RetryAfter < 0:
-		verdict = "never fits"
-	default:
-		verdict = fmt.Sprintf("denied, fits in %.0f s", math.Ceil(b.RetryAfter))
+	kind := b.Algorithm
+	if b.Window > 0 { // one of concurrency has none
+		kind += ", " + strconv.FormatFloat(b.Window, 'f', -1, 64) + " s"
 	}
-	window := strconv.FormatFloat(b.Window, 'f', -1, 64) + " s"
 	if b.Calendar != "" {
-		window += " in " + b.Calendar
+		kind += " in " + b.Calendar
 	}
-	parts := suggest.Parts{fmt.Sprintf("%d of %d used (%s, %s)", b.Used, b.Capacity, b.Algorithm, window),
-		fmt.Sprintf("costs %d: %s", b.Cost, verdict), fmt.Sprintf("charges %d", b.Charge)}
+	parts := suggest.Parts{b.usage() + " (" + kind + ")", b.asks(), fmt.Sprintf("charges %d", b.Charge)}
 	parts.Add(b.Shadow, "in shadow")
 	parts.Add(b.Denials > 0 && !b.Fits, "%s", b.denied())
 	parts.Add(b.Quota, "a quota")
@@ -109,8 +110,8 @@ func (b *Bucket) denied() string {
 	return fmt.Sprintf("denied since %s (%d)", b.DeniedSince.Format(time.RFC3339), b.Denials)
 }
 
-// Row returns the bucket as a row of a table: limit, usage, reset, and key.
-func (b *Bucket) Row() []string {
+// Rows returns the bucket as a row of a table (limit, usage, reset, and key) and a row for each of its holds.
+func (b *Bucket) Rows() [][]string {
 	kind := ""
 	switch {
 	case b.Refused:
@@ -121,11 +122,14 @@ func (b *Bucket) Row() []string {
 		kind = " (in shadow)"
 	}
 	reset := "full quota"
-	if b.Used > 0 {
-		reset = fmt.Sprintf("reset in %.0f s", math.Ceil(b.Reset))
+	switch {
+	case b.Used > 0:
+		reset = "reset in " + whole(b.Reset)
+	case b.Units() > 0:
+		reset = "nothing used"
 	}
 	if b.Denials > 0 {
 		reset += ", " + b.denied()
 	}
-	return []string{b.Limit + kind, fmt.Sprintf("%d of %d used", b.Used, b.Capacity), reset, fmt.Sprintf("%q", b.Key)}
+	return append([][]string{{b.Limit + kind, b.usage(), reset, fmt.Sprintf("%q", b.Key)}}, b.Holds.rows()...)
 }

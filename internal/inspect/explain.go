@@ -86,6 +86,8 @@ type Descriptor struct {
 	// Unlimited means that the rule has no limit.
 	Unlimited bool    `json:"unlimited,omitempty"`
 	Buckets   []Asked `json:"buckets,omitempty"`
+	// NoHold is why the last entry, which asks for a hold, asks for none here.
+	NoHold string `json:"no_hold,omitempty"`
 }
 
 // Explained returns the explanation of a decision by the active rules. Only that of a Dry flow has buckets.
@@ -177,6 +179,7 @@ func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result)
 					d.Buckets = append(d.Buckets, askedOf(s.RuleName(), &res.Limits[k]))
 				}
 			}
+			d.NoHold = noHold(&q.Descriptors[i], d.Buckets)
 			if s.Binding != nil && s.Rule == nil {
 				d.Rule, d.Miss = s.RuleName(), "" // the request brings its limit
 			}
@@ -301,6 +304,9 @@ func (d *Descriptor) write(w io.Writer) {
 		fmt.Fprintf(w, "  no limit   %s\n", d.Miss)
 	case d.Unlimited:
 		fmt.Fprintf(w, "  no limit   the rule %s is unlimited\n", d.Rule)
+	}
+	if d.NoHold != "" {
+		fmt.Fprintf(w, "  no hold    %s\n", d.NoHold)
 	}
 	for i := range d.Buckets {
 		fmt.Fprintf(w, "  bucket     %s\n", d.Buckets[i].text())

@@ -16,6 +16,7 @@ import (
 	"github.com/extauthz/extauthz/internal/inspect"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // State is what a page shows. It has no secrets.
@@ -54,6 +55,7 @@ type Row struct {
 	rule         *ratelimit.Rule
 	Domain, Name string
 	Sentences    []string
+	Holds        []string  // of each limit that has had any
 	Activity     *Activity // nil for one that is not kept
 }
 
@@ -74,6 +76,8 @@ type Active struct {
 	Now     time.Time
 	// Hide returns a text without secrets.
 	Hide func(string) string
+	// Holds are the live holds of limits, as far as they are known.
+	Holds map[*ratelimit.RuleLimit]bucket.SomeHolds
 }
 
 const (
@@ -128,9 +132,28 @@ func (a *Active) describe(rows []Row) {
 		row := &rows[i]
 		row.Domain, row.Name = a.Hide(row.rule.Domain), a.Hide(row.rule.Name)
 		for k := range row.rule.Limits {
-			row.Sentences = append(row.Sentences, a.Hide(Sentence(row.rule, &row.rule.Limits[k])))
+			l := &row.rule.Limits[k]
+			row.Sentences = append(row.Sentences, a.Hide(Sentence(row.rule, l)))
+			if text := holdsOf(l, a.Holds[l]); text != "" {
+				row.Holds = append(row.Holds, text)
+			}
 		}
 	}
+}
+
+// holdsOf returns the live holds of a limit, and how others have ended; "" if there were none.
+func holdsOf(l *ratelimit.RuleLimit, live bucket.SomeHolds) string {
+	c := l.Counters
+	if c == nil { // its rule counts by values
+		c = new(ratelimit.Counters)
+	}
+	settled, unknown, expired, undone := c.Settled.Load(), c.Unknown.Load(), c.Expired.Load(), c.Undone.Load()
+	if live.Number == 0 && settled+unknown+expired+undone == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s; since the start %d settled, %d expired, %d undone, %d settlements without a hold",
+		suggest.Counted(int(live.Number), "live hold"), suggest.Counted(int(live.Units), "unit"), settled, expired, undone,
+		unknown)
 }
 
 // Shares returns the shares of requests of the last hour that were denied, or would have been.

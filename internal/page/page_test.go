@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 		Refused: "a.yaml:1:1: error: <b>", Source: []Figure{{"Source", "/rules", ""}},
 		Stores: []Figure{{"Store", "memory", "this replica counts alone"}},
 	}
-	s.Rules.FindBusiest(&Active{all.All(), &h, s.Now, rules.Mask})
+	s.Rules.FindBusiest(&Active{all.All(), &h, s.Now, rules.Mask, nil})
 	s.Keys = &inspect.Top{ClientValues: true}
 	s.Keys.Keys = []ratelimit.HotKey{
 		{Domain: "shop", Rule: "owner", Limit: "owner", Entries: "owner=<b>", ID: "0a1b", State: ratelimit.HotOver,
@@ -115,7 +115,7 @@ func TestGolden(t *testing.T) {
 	shadow.Tick(all, noon)
 	count(all.All()[0], 90, 30, 0)
 	s = &State{Title: "Overview", Path: "/", GlobalShadow: true, Keys: new(inspect.Top)}
-	s.Rules.FindBusiest(&Active{all.All(), &shadow, noon, rules.Mask})
+	s.Rules.FindBusiest(&Active{all.All(), &shadow, noon, rules.Mask, nil})
 	if page := written(t, s); strings.Contains(page, "% denied") || !strings.Contains(page, "25 % would be denied") ||
 		!strings.Contains(page, "SHADOW_MODE is on") {
 		t.Errorf("with SHADOW_MODE:\n%s", page)
@@ -150,7 +150,7 @@ func TestManyRules(t *testing.T) {
 	} {
 		s := &State{Title: "Rules", Path: "/rules", Rules: Rules{Filter: c.filter, Page: c.page}}
 		r := &s.Rules
-		r.Find(&Active{all, &h, noon, rules.Mask})
+		r.Find(&Active{all, &h, noon, rules.Mask, nil})
 		first := ""
 		if r.Rows != nil {
 			first = r.Rows[0].Name
@@ -163,7 +163,7 @@ func TestManyRules(t *testing.T) {
 		}
 	}
 	s := &State{Path: "/", Keys: new(inspect.Top)}
-	s.Rules.FindBusiest(&Active{all, &h, noon, rules.Mask})
+	s.Rules.FindBusiest(&Active{all, &h, noon, rules.Mask, nil})
 	if page := written(t, s); len(page) > 12_000 {
 		t.Errorf("the overview has %d bytes", len(page))
 	}
@@ -194,7 +194,7 @@ func TestHostileNames(t *testing.T) {
 			Rules: Rules{Filter: hostile}, Keys: new(inspect.Top),
 		}
 		s.Keys.Keys = []ratelimit.HotKey{{Domain: hostile, Rule: hostile, Limit: hostile, Entries: hostile, State: hostile}}
-		s.Rules.Find(&Active{all.All(), &h, noon, rules.Mask})
+		s.Rules.Find(&Active{all.All(), &h, noon, rules.Mask, nil})
 		if page := written(t, s); strings.Contains(page, "<script") || strings.Contains(page, "<img") ||
 			!strings.Contains(page, "&lt;script&gt;") {
 			t.Errorf("%s:\n%s", path, page)
@@ -208,12 +208,12 @@ func TestMasked(t *testing.T) {
 	const key = "ea_k7Ua3xyz_0123456789abcdefghijABCDEFGHIJ01234567"
 	all := rulesOf(t, "  - {key: owner, value: "+key+", rate_limit: {unit: hour, requests_per_unit: 100}}\n").All()
 	s := &State{Path: "/rules"}
-	s.Rules.Find(&Active{all, new(History), noon, rules.Mask})
+	s.Rules.Find(&Active{all, new(History), noon, rules.Mask, nil})
 	if page := written(t, s); strings.Contains(page, key[12:]) || !strings.Contains(page, "owner is ea_") {
 		t.Errorf("the page has an API key:\n%s", page)
 	}
 	r := Rules{Filter: "0123456789abc"}
-	if r.Find(&Active{all, new(History), noon, rules.Mask}); r.Matching != 0 {
+	if r.Find(&Active{all, new(History), noon, rules.Mask, nil}); r.Matching != 0 {
 		t.Error("a filter finds an API key by its characters")
 	}
 }

@@ -42,14 +42,14 @@ func (r *requests) Buckets(ctx context.Context, q BucketQuery, known ratelimit.S
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.look(ctx, r.decides, found)
+	shown, err := r.look(ctx, q, r.decides, found)
 	if err != nil && known != nil {
 		note += "; Redis did not decide (" + redisstore.Reason(err) + "): this is the last known state"
 		note = strings.TrimPrefix(note, "; ")
-		shown, err = r.look(ctx, known, found)
+		shown, err = r.look(ctx, q, known, found)
 	}
 	if q.Rule != "" {
-		slices.SortStableFunc(shown, func(a, b inspect.Bucket) int { return cmp.Compare(b.Used, a.Used) })
+		slices.SortStableFunc(shown, func(a, b inspect.Bucket) int { return cmp.Compare(b.Units(), a.Units()) })
 		shown = shown[:min(len(shown), mostOfRule)]
 	}
 	return &Buckets{Buckets: shown, Note: note}, err
@@ -124,24 +124,32 @@ func (r *requests) findRule(ctx context.Context, q BucketQuery) (found []ratelim
 	return found, note, nil
 }
 
-// look returns what buckets hold in a store, without empty ones of refused requests and of replaced limits.
-func (r *requests) look(ctx context.Context, from ratelimit.Store, found []ratelimit.Located,
+// mostAtOnce is how many buckets are read at once: their holds are in memory for that time.
+const mostAtOnce = 100
+
+// look returns what buckets hold in a store, without empty ones of refused requests and of replaced limits. Those of
+// a rule have no list of their holds.
+func (r *requests) look(ctx context.Context, q BucketQuery, from ratelimit.Store, found []ratelimit.Located,
 ) (all []inspect.Bucket, err error) {
-	requests := make([]bucket.Request, len(found))
-	for i := range found {
-		requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{opened(found[i].Take)}}
-	}
-	outcomes := make([]bucket.Outcome, len(requests))
-	ratelimit.Take(ctx, from, requests, outcomes)
 	all = []inspect.Bucket{}
-	for i := range found {
-		if err := outcomes[i].Err; err != nil {
-			return nil, fmt.Errorf("%s: %w", found[i].Take.Key, err)
+	for some := range slices.Chunk(found, mostAtOnce) {
+		requests := make([]bucket.Request, len(some))
+		for i := range some {
+			requests[i] = bucket.Request{Dry: true, Takes: []bucket.Take{opened(some[i].Take)}}
 		}
-		b := inspect.BucketOf(&found[i], &outcomes[i])
-		b.DeniedSince, b.Denials = r.limiter.DeniedSince(b.Key)
-		if b.Used > 0 || !found[i].Refused && !found[i].Replaced {
-			all = append(all, b)
+		outcomes := make([]bucket.Outcome, len(requests))
+		ratelimit.Take(ctx, from, requests, outcomes)
+		for i := range some {
+			if err := outcomes[i].Err; err != nil {
+				return nil, fmt.Errorf("%s: %w", some[i].Take.Key, err)
+			}
+			b := inspect.BucketOf(&some[i], &outcomes[i])
+			if b.DeniedSince, b.Denials = r.limiter.DeniedSince(b.Key); q.Rule != "" {
+				b.Holds.Summarize()
+			}
+			if b.Units() > 0 || !some[i].Refused && !some[i].Replaced {
+				all = append(all, b)
+			}
 		}
 	}
 	return all, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -91,6 +92,7 @@ func (m *metrics) collectDecisions(to samples) {
 		"Holds that have ended, by end: settled, expired, or undone because the call has ended before its answer. "+
 			"The end unknown counts settlements that have found no hold; their cost is charged all the same.",
 		"domain", "rule", "limit", "end")
+	m.collectHolds(to)
 	for name, s := range sums {
 		if s.holds {
 			ends(s.settled, name.Domain, name.Rule, name.Limit, "settled")
@@ -133,6 +135,33 @@ func (m *metrics) collectDecisions(to samples) {
 	}
 	to.counter("store_unknown_outcome_total",
 		"Requests of store_errors_total that Redis may have charged anyway.")(t.UnknownOutcomes.Load())
+}
+
+// collectHolds sends what is known of live holds. Limits with one name add up.
+func (m *metrics) collectHolds(to samples) {
+	number := to.gauge("ratelimit_holds", "Live holds of a limit with hold, "+knownHolds, "domain", "rule", "limit")
+	units := to.gauge("ratelimit_held_units", "Units of the holds of extauthz_ratelimit_holds.", "domain", "rule", "limit")
+	sums := map[[3]string]bucket.SomeHolds{}
+	m.live.Limits().EachHolds(m.liveHolds, func(r *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) {
+		name := [...]string{r.Domain, r.Name, l.Policy}
+		sums[name] = sums[name].Plus(sum)
+	})
+	for name, sum := range sums {
+		number(float64(sum.Number), name[:]...)
+		units(float64(sum.Units), name[:]...)
+	}
+}
+
+// knownHolds is which live holds a replica knows.
+const knownHolds = "in the memory store: all. With Redis: those of the buckets that this replica has decided on, as the " +
+	"last answers of Redis showed them, until they expire. Replicas show the same holds: use max, not sum."
+
+// liveHolds returns the sums of live holds by Take.Rule.
+func (st *stores) liveHolds() map[uint64]bucket.SomeHolds {
+	if st.memory != nil {
+		return st.memory.LiveHolds()
+	}
+	return st.known.LiveHolds()
 }
 
 func (m *metrics) collectAuthorization(to samples) {

@@ -18,6 +18,7 @@ import (
 	"github.com/extauthz/extauthz/internal/page"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
@@ -54,8 +55,10 @@ func (r *requests) newState(q *http.Request, title string) (*page.State, *page.A
 	secrets := settings.Hider()
 	active := &page.Active{
 		Rules: r.live.Limits().All(), History: &r.history, Now: time.Now(),
-		Hide: func(text string) string { return secrets(rules.Mask(text)) },
+		Hide:  func(text string) string { return secrets(rules.Mask(text)) },
+		Holds: map[*ratelimit.RuleLimit]bucket.SomeHolds{},
 	}
+	r.live.Limits().EachHolds(r.liveHolds, func(_ *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) { active.Holds[l] = sum })
 	s := &page.State{
 		Title: title, Path: q.URL.Path, Now: active.Now, Build: r.Build.Version, Ready: r.ready.accepts(q.Context()),
 		GlobalShadow: r.Settings.Limits.Shadow,

@@ -247,3 +247,19 @@ func (p *Plan) countHolds(i int, applied *Applied) {
 		c.Expired.Add(uint64(held.Expired))
 	}
 }
+
+// EachHolds calls f for each limit with holds, with their sum, those of refused requests included. read returns the sums by
+// Take.Rule. It is called if there is such a limit.
+func (r *Rules) EachHolds(read func() map[uint64]bucket.SomeHolds, f func(*Rule, *RuleLimit, bucket.SomeHolds)) {
+	var sums map[uint64]bucket.SomeHolds
+	for _, rule := range r.All() {
+		for i := range rule.Limits {
+			if l := &rule.Limits[i]; l.Hold != nil {
+				if sums == nil {
+					sums = read()
+				}
+				f(rule, l, sums[l.rule].Plus(sums[^l.rule]))
+			}
+		}
+	}
+}

@@ -15,6 +15,9 @@ type Bucket struct {
 	Descriptor int
 	// Used is the units in use, rounded up, of so many in all.
 	Used, Capacity int64
+	// Holds are the live holds beside Used at the time At, in µs since 1970. They are nil for none.
+	Holds *bucket.Holds
+	At    int64
 	// Charge is the units that a decision would charge now.
 	Charge int64
 	// DeniedSince and Denials are those of Limiter.DeniedSince.
@@ -25,19 +28,28 @@ type Bucket struct {
 // bucketOf returns what a Dry request has seen of the bucket of take i.
 func bucketOf(t *bucket.Take, o *bucket.Outcome, i, descriptor int) *Bucket {
 	d := &o.Decisions[i]
-	return &Bucket{
-		Key: strings.Clone(t.Key), Descriptor: descriptor, Used: UsedOf(t, o, i), Capacity: t.Capacity(),
-		Charge: t.Charged(d.Allowed, o.Allowed),
+	b := &Bucket{
+		Key: strings.Clone(t.Key), Descriptor: descriptor, Capacity: t.Capacity(), Charge: t.Charged(d.Allowed, o.Allowed),
 	}
+	b.Used, b.Holds, b.At = SeenOf(t, o, i)
+	return b
 }
 
-// UsedOf returns the units in use before a Dry decision in the bucket of take i, rounded up.
-func UsedOf(t *bucket.Take, o *bucket.Outcome, i int) int64 {
+// SeenOf returns the units in use before a Dry decision in the bucket of take i, rounded up, and its live holds beside
+// them at a time, as Bucket has them.
+func SeenOf(t *bucket.Take, o *bucket.Outcome, i int) (used int64, holds *bucket.Holds, at int64) {
 	if i < len(o.Seen) {
-		return o.Seen[i].State.Used(&t.Limit, o.Seen[i].Clock)
+		at = o.Seen[i].Clock
+		s := t.Look(&o.Seen[i].State, at)
+		return s.Used(&t.Limit, at), s.Holds, at
 	}
 	d := &o.Decisions[i] // it was decided by a lease or from the denial cache
-	return max(0, t.Capacity()-d.Remaining-t.Charged(d.Allowed, o.Allowed))
+	used = t.Capacity() - d.Remaining - t.Charged(d.Allowed, o.Allowed)
+	if d.Held != nil {
+		holds = &bucket.Holds{Others: bucket.SomeHolds{Units: d.Held.Units, Number: d.Held.Number}}
+		used -= d.Held.Units
+	}
+	return max(0, used), holds, at
 }
 
 // Located is a bucket of a rule.

@@ -120,7 +120,25 @@ func numbers(a *ratelimit.Applied) []slog.Attr {
 	if !a.Decision.Allowed && a.Decision.RetryAfter >= 0 {
 		attrs = append(attrs, slog.Int64("retry_after", ratelimit.Seconds(a.Decision.RetryAfter)))
 	}
-	return attrs
+	return append(attrs, holds(a)...)
+}
+
+// holds returns what a limit was asked of its holds, and the live ones of its bucket. A limit without holds has none.
+func holds(a *ratelimit.Applied) (attrs []slog.Attr) {
+	h := a.Decision.Held
+	if h == nil {
+		return nil
+	}
+	switch {
+	case a.Settles():
+		attrs = text("hold", "settle", "hold_id", a.Hold.Settles[0].ID.String())
+		if h.Settled == 0 {
+			attrs[0] = slog.String("hold", "settle_unknown")
+		}
+	case a.Hold != nil:
+		attrs = text("hold", "reserve", "hold_id", a.Hold.Reserves[0].ID.String())
+	}
+	return append(attrs, slog.Int64("holds", h.Number), slog.Int64("held", h.Units))
 }
 
 // descriptors returns the keys of the descriptor of the line, and the others: at DEBUG all, at INFO those denied.

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"encoding/hex"
 	"math"
 	"slices"
 )
@@ -24,6 +25,9 @@ type Hold struct {
 
 // HoldID is the id of holds. Several live holds may have one.
 type HoldID [16]byte
+
+// String returns the first half of the id in hex, by which logs and commands name its holds.
+func (id HoldID) String() string { return hex.EncodeToString(id[:8]) }
 
 // HoldCost is a number of units under an id.
 type HoldCost struct {
@@ -237,4 +241,13 @@ func (d *Held) keep(s *State) {
 		*s = d.unrolled
 	}
 	d.unrolled = State{}
+}
+
+// Look returns the bucket of the take at the time now, without its expired holds. It does not change the state s.
+func (t *Take) Look(s *State, now int64) State {
+	b := Loaded{State: s.Clone()}
+	if t.Hold != nil && t.Limit.Requests > 0 {
+		t.Hold.expire(&t.Limit, &b, b.State.anchor(now, &b.Changed), new(Held))
+	}
+	return b.State
 }

@@ -41,6 +41,11 @@ type SomeHolds struct {
 	Until int64
 }
 
+// Plus returns the sum of both, of which Until does not matter.
+func (s SomeHolds) Plus(more SomeHolds) SomeHolds {
+	return SomeHolds{Units: s.Units + more.Units, Number: s.Number + more.Number}
+}
+
 const (
 	// shortList is how many holds are searched without an index.
 	shortList = 16
@@ -112,6 +117,22 @@ func (h *Holds) Live() []HoldCost {
 		return nil
 	}
 	return appendLive(make([]HoldCost, 0, h.live()), h.list)
+}
+
+// At returns the sum of the holds that are live at a time.
+func (h *Holds) At(now int64) (sum SomeHolds) {
+	if h == nil {
+		return sum
+	}
+	if h.Others.Until > now {
+		sum = h.Others
+	}
+	for i := range h.list {
+		if c := &h.list[i]; c.Cost > 0 && c.Expires > now {
+			sum.Units, sum.Number = sum.Units+int64(c.Cost), sum.Number+1
+		}
+	}
+	return sum
 }
 
 // appendLive appends the live holds of a list.

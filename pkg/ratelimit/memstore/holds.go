@@ -99,3 +99,14 @@ func (s *Store) expireHolds(sh *shard, slot uint32, ttl int64) {
 		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiry(&r, &o, 0, now))
 	}
 }
+
+// LiveHolds returns the sums of the live holds by Take.Rule.
+func (s *Store) LiveHolds() map[uint64]bucket.SomeHolds {
+	sums, now := map[uint64]bucket.SomeHolds{}, s.clock()
+	s.table.EachExtra(func(rule uint64, x extra) {
+		if x.holds != nil {
+			sums[rule] = sums[rule].Plus(x.holds.At(now))
+		}
+	})
+	return sums
+}

@@ -311,3 +311,15 @@ func (k *known) chargeExpired(s *bucket.State, t *bucket.Take, c bucket.HoldCost
 	limit := roomFor(n*int64(c.Cost), t.Limit, s, c.Expires)
 	s.ChargeAt(&limit, c.Expires, n*int64(c.Cost))
 }
+
+// LiveHolds returns by Take.Rule the sums of the live holds of the buckets that are remembered.
+func (s *Store) LiveHolds() map[uint64]bucket.SomeHolds {
+	sums, t := map[uint64]bucket.SomeHolds{}, s.now()+s.ahead.Load()
+	s.table.EachExtra(func(rule uint64, x extra) {
+		if h := x.holds; h != nil {
+			others := bucket.Holds{Others: h.others()}
+			sums[rule] = sums[rule].Plus(others.At(t)).Plus(h.own.At(t)).Plus(h.unsent.At(t))
+		}
+	})
+	return sums
+}

@@ -137,3 +137,25 @@ func (t *Table[N, E]) Sweep(ctx context.Context, interval time.Duration, clock f
 		}
 	}
 }
+
+// EachExtra calls f for each extra, with the rule of its bucket. The shard of the bucket is locked, a few slots at a time.
+func (t *Table[N, E]) EachExtra(f func(rule uint64, extra E)) {
+	for i := range t.shards {
+		sh := &t.shards[i]
+		for from, more := uint32(0), true; more; from += LockedSlots {
+			more = sh.extrasFrom(from, f)
+		}
+	}
+}
+
+func (sh *Shard[N, E]) extrasFrom(from uint32, f func(rule uint64, extra E)) (more bool) {
+	sh.Lock()
+	defer sh.Unlock()
+	end := min(from+LockedSlots, sh.slots)
+	for slot := from; slot < end; slot++ {
+		if e := sh.at(slot); e.extra != 0 {
+			f(sh.groups.of(e.group).rule, *sh.extras.at(e.extra))
+		}
+	}
+	return end < sh.slots
+}
