@@ -108,6 +108,7 @@ func Check(f strictyaml.File, rules Rules) *Configuration {
 		case rules.Limits != nil && !limited:
 			c.find("no-policy", checks[0], "no rule file has an `authz:` section to compare this filter with")
 		}
+		c.checkHolds(manager, checks, tables)
 		c.order(manager, tables)
 		c.callsOf(settings, limits)
 	}
@@ -129,6 +130,7 @@ type check struct {
 	cookies  bool
 	// clusters are the names of the clusters that the file has. It is nil if Envoy may get others from xDS.
 	clusters []string
+	holds    holds // of the present connection manager
 }
 
 // find adds a finding at a value, or for the whole file if it does not exist.

@@ -100,7 +100,7 @@ func (c *check) status(filter value) {
 // request brings the limit. It returns the entries, and whether such a rule exists.
 func (c *check) rateLimit(limit value, domains []string) (entries []ratelimit.PossibleEntry, limited bool) {
 	entries, known := entriesOf(limit)
-	if !known || len(domains) == 0 || limit.get("limit").exists() {
+	if !known || len(domains) == 0 || limit.get("limit").exists() || c.holdOf(limit, entries, domains) {
 		return nil, false
 	}
 	var miss string

@@ -145,6 +145,27 @@ func (r *Rules) ChargesDenials(domain string, possible []PossibleEntry) string {
 	return ""
 }
 
+// Holds returns the terms of a limit with holds that a descriptor of these entries can reach, nil for none, and whether
+// its algorithm is Concurrency.
+func (r *Rules) Holds(domain string, possible []PossibleEntry) (terms *HoldTerms, concurrency bool) {
+	root, budget := r.domains[domain], maxSearched
+	if root == nil {
+		return nil, false
+	}
+	holds := func(n *Node) bool { return slices.ContainsFunc(n.AllLimits(), func(l Limit) bool { return l.Hold != nil }) }
+	path := reaches(root.Value.node.Descriptors, possible, holds, &budget)
+	if path == nil {
+		return nil, false
+	}
+	for _, l := range path[len(path)-1].AllLimits() {
+		if l.Hold != nil && (terms == nil || l.Hold.TTL < terms.TTL) {
+			terms = l.Hold
+		}
+		concurrency = concurrency || l.Algorithm.Windowless()
+	}
+	return terms, concurrency
+}
+
 func (p *PossibleEntry) matches(n *Node) bool {
 	return descriptors.Match(n.Key, p.Key) && (p.AnyValue || n.Value == "" || descriptors.Match(n.Value, p.Value))
 }
