@@ -118,6 +118,7 @@ var tries = []string{
 	"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return(0) 1 KEY", "script load return(0)", "get KEY",
 	"set KEY x xx", "del KEY", "time", "ping", "info server", "zadd KEY xx 0 x", "zcard KEY", "zremrangebyscore KEY 0 0",
 	"pexpire KEY 1", "hget KEY x", "hscan KEY 0", "hlen KEY", "hstrlen KEY x",
+	"hset KEY x x y", "hdel KEY x", "hgetall KEY", // an odd number of words sets nothing
 }
 
 // rights tries each command that the service needs, as its user. Only one reply means that it may not.

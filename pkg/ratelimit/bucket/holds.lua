@@ -1,8 +1,8 @@
--- What only takes with holds need: the twin of hold.go. The live holds of a bucket are in a hash beside it. The field of
--- an id has "cost expires " for each of its holds, the first to expire first. "h1 units number first last until|" precedes
--- the text of the bucket, which may be empty then. No hold expires before first, and none after last. The whole hash is
--- read only if a hold may have expired or lives too long: then the numbers become exact. Text and hash matter until the
--- step of the time until.
+-- What only takes with holds need: the twin of hold.go. The live holds of a bucket are in a hash beside it. The field
+-- of an id has "cost expires " for each of its holds, the first to expire first. "h1 units number first last until|"
+-- precedes the text of the bucket, which may be empty then. No hold expires before first, and none after last. The whole
+-- hash is read only if a hold may have expired or lives too long: then the numbers become exact. Text and hash matter
+-- until the step of the time until.
 local SUMS = '^h1 (%d+) (%d+) (%d+) (%d+) (%d+)|()'
 local HOLDS = '<dddddddBI4I4I4'
 local HOLD, HOLD_BYTES = '<c16dd', 32
@@ -16,10 +16,12 @@ local unpack_list = _G.unpack
 
 -- read reads the holds of a take (Hold.appendArgs). It returns them, and where the next take begins.
 local function read(key, from)
-  local h = {key = key, values = {}, changes = {}, units = 0, number = 0, last = 0, settled = 0, unknown = 0, expired = 0,
-    sums = ''}
-  h.ttl, h.most, h.capacity, h.unit, h.unit_part, h.cost, h.cost_part, h.release, h.reserves, h.settles, h.floors, h.from =
-    unpack(HOLDS, args, from)
+  local h = {
+    key = key, values = {}, changes = {}, sums = '', units = 0, number = 0, last = 0, settled = 0, unknown = 0,
+    expired = 0,
+  }
+  h.ttl, h.most, h.capacity, h.unit, h.unit_part, h.cost, h.cost_part, h.release, h.reserves, h.settles, h.floors,
+    h.from = unpack(HOLDS, args, from)
   return h, h.from + HOLD_BYTES * (h.reserves + h.settles + h.floors)
 end
 
@@ -135,9 +137,10 @@ end
 
 -- list returns the holds of a bucket for an answer, none of which is ended.
 local function list(h)
-  local all = {}
+  local all, hexes = {}, {}
+  for i = 0, 255 do hexes[string.char(i)] = format('%02x', i) end
   for id, value in pairs(h.values) do
-    local hex = string.gsub(id, '.', function(c) return format('%02x', string.byte(c)) end)
+    local hex = string.gsub(id, '.', hexes)
     for pair in string.gmatch(value, '(%d+ %d+) ') do
       if #all < LISTED then all[#all + 1] = ';' .. hex .. ' ' .. pair end
     end
@@ -146,8 +149,8 @@ local function list(h)
 end
 
 -- enter does what a take does with holds before it is judged: it adds those of a floor, ends those that have expired,
--- and settles. It returns the text of the bucket without the holds, nil for an unused one, or a table with an error; the
--- time x of the bucket, and the room that the holds leave.
+-- and settles. It returns the text of the bucket without the holds, nil for an unused one, or a table with an error;
+-- the time x of the bucket, and the room that the holds leave.
 local function enter(h, noted, algorithm, room, room_part, refund, refund_part, since, now, dry, text)
   if type(text) == 'table' then return text, now end
   text = strip(h, text)

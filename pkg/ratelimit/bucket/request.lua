@@ -2,15 +2,15 @@
 -- a request as a whole before it writes anything of it. A request that fails leaves its buckets and other requests
 -- unchanged.
 --
--- KEYS     the keys of all takes of all requests, in order. Then, in reverse order, the name of the note of each take that
---          has one, and of the hash of each take with holds.
+-- KEYS     the keys of all takes of all requests, in order. Then, in reverse order, the name of the note of each take
+--          that has one, and of the hash of each take with holds.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the takes of all requests, in order (Request.AppendArgs).
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Decode):
 --   + or -   allowed or denied; then for each take a tab, a digit and the new text of its bucket. The digit is 1 or 0
---            (it fits or not), and twice what became of the floor (Fate). If holds have ended, their numbers are between
---            both (Held.parse).
+--            (it fits or not), and twice what became of the floor (Fate). If holds have ended, how many is between both
+--            (Held.parse).
 --   !        not charged; then the number of the take that failed, and the error
 --   ?        the same, but an earlier take of the request may have been charged
 --
@@ -54,7 +54,7 @@ local UNREADABLE = 'UNREADABLE the value is not one of ours'
 
 -- The kind of a take: another one of the request follows, its details follow, the time of the request follows; or it
 -- stands for a request without takes. With DRY, nothing of the request is written, and its texts are sent whole. With
--- CALENDAR, the beginnings of four windows follow, in place of the length of one. With HOLDING, holds follow at the end.
+-- CALENDAR, the beginnings of four windows follow, in place of the length of one. With HOLDING, holds follow last.
 local MORE, DETAILED, TIMED, NONE, DRY, CALENDAR, HOLDING = 1, 2, 4, 8, 16, 32, 64
 local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
 local TAKE = '<BBdddddd'

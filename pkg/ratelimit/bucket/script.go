@@ -26,10 +26,11 @@ func twin(name string) string {
 }
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
-// of one clock. Its keys are the keys of all takes, in order, and then in reverse order the name of the note of each take
-// that is Noted, and of the hash of each that is Holding. It has two arguments: a line that is sent back, and the concatenated AppendArgs of the
-// requests. It returns a text: first that line, a space and the clock in µs (0 if no request needs it). A line for each
-// request follows, which Decode reads. A replica returns Redis' error READONLY and charges nothing.
+// of one clock. Its keys are the keys of all takes, in order, and then in reverse order the name of the note of each
+// take that is Noted, and of the hash of each that is Holding. It has two arguments: a line that is sent back, and the
+// concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
+// request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY and
+// charges nothing.
 func Script() string {
 	var choice strings.Builder
 	word := "if"
@@ -38,7 +39,8 @@ func Script() string {
 		word = "elseif"
 	}
 	choice.WriteString("end\n")
-	parts := strings.NewReplacer("-- ENGINES\n", choice.String(), "-- FLOORS\n", twin("floor"), "-- HOLDS\n", twin("holds"))
+	parts := strings.NewReplacer("-- ENGINES\n", choice.String(), "-- FLOORS\n", twin("floor"),
+		"-- HOLDS\n", twin("holds"))
 	return strings.ReplaceAll(parts.Replace(twin("request")), "-- MULDIV\n", twin("muldiv"))
 }
 

@@ -91,8 +91,8 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 }
 
 // namesBeside returns the names of the notes and of the holds that a request needs, usually none. A bucket in a moving
-// slot goes without a note: the bucket and the note may be at different nodes. With holds, it is decided when both are at
-// one node.
+// slot goes without a note: the bucket and the note may be at different nodes. One with holds is decided when both are
+// at one node.
 func namesBeside(r *bucket.Request, prefix string, to scope) (names []string) {
 	for i := range r.Takes {
 		t := &r.Takes[i]

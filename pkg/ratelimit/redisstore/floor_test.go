@@ -425,8 +425,8 @@ func TestSpreadShows(t *testing.T) {
 	}
 }
 
-// TestPermissions checks that the ACL which the service recommends is enough for buckets, notes and epochs, and that it
-// allows no other keys.
+// TestPermissions checks that the ACL which the service recommends is enough for buckets, notes, holds and epochs, and
+// that it allows no other keys.
 func TestPermissions(t *testing.T) {
 	server := testenv.Redis(t)
 	help := redisstore.LoginHelp(errors.New("NOPERM"), "shop:rl:")
@@ -443,6 +443,14 @@ func TestPermissions(t *testing.T) {
 	o := take(t.Context(), s, withFloor("shop:rl:k", perDay(10), 1, floorOf(charged)))[0]
 	if o.Err != nil || o.Seen[0].Floor != bucket.FloorVoided {
 		t.Errorf("a floor: %+v", o)
+	}
+	all := hold("shop:rl:h", perDay(10), 0, minutes, nil, nil)
+	all.Dry = true
+	for i, o := range take(t.Context(), s, hold("shop:rl:h", perDay(10), 0, minutes, held(1, 1, 2), nil),
+		hold("shop:rl:h", perDay(10), 0, minutes, nil, held(1, 1)), all) {
+		if o.Err != nil || o.Decisions[0].Held.Number != []int64{2, 1, 1}[i] {
+			t.Errorf("request %d with holds: %+v", i, o)
+		}
 	}
 	before := s.Epoch(&refund.Takes[0])
 	endConnections(t, s, server)

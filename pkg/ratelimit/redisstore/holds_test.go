@@ -1,13 +1,17 @@
 package redisstore_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
@@ -19,9 +23,15 @@ var minutes = bucket.Hold{TTL: 600_000_000, Most: 10_000}
 // held returns costs under ids that are made of numbers.
 func held(cost uint64, ids ...int) (costs []bucket.HoldCost) {
 	for _, id := range ids {
-		costs = append(costs, bucket.HoldCost{ID: bucket.HoldID{byte(id), byte(id >> 8), 15: '\n'}, Cost: cost})
+		costs = append(costs, bucket.HoldCost{ID: holdID(id), Cost: cost})
 	}
 	return costs
+}
+
+// holdID returns the id of a number, as random as that of a client's text.
+func holdID(n int) bucket.HoldID {
+	sum := sha256.Sum256([]byte(strconv.Itoa(n)))
+	return bucket.HoldID(sum[:16])
 }
 
 // hold returns a request with a cost, reserves and settlements.
@@ -221,4 +231,51 @@ func TestLongestListOfHolds(t *testing.T) {
 		t.Errorf("%v, %d holds of %+v", o.Err, len(o.Seen[0].State.Holds.Live()), o.Decisions)
 	}
 	t.Logf("the answer took %v", time.Since(begin))
+}
+
+// BenchmarkHolds measures what a call of the script for one bucket costs Redis: for a limit without holds, and for one
+// with them, while none and while 1,000 are live. The rounds of all rows alternate, and the medians are reported.
+func BenchmarkHolds(b *testing.B) {
+	script := newBare(b, testenv.Redis(b).Addr)
+	limit := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 4e9, Burst: 4e9, Window: 3_600_000_000}
+	const each = 100
+	rows := map[string][]bucket.Request{"no holds/take": {ask("no holds", limit)}}
+	for _, live := range []int{0, 1000} {
+		key := fmt.Sprintf("%d live", live)
+		for i := range live {
+			if err := script.take(b.Context(), []bucket.Request{hold(key, limit, 0, minutes, held(1, i), nil)},
+				make([]bucket.Outcome, 1)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		rows[key+"/take"] = []bucket.Request{hold(key, limit, 1, minutes, nil, nil)}
+		rows[key+"/reserve and settle"] = []bucket.Request{
+			hold(key, limit, 0, minutes, held(1, live), nil), hold(key, limit, 0, minutes, nil, held(1, live)),
+		}
+	}
+	took := map[string][]float64{}
+	for b.Loop() {
+		for name, requests := range rows {
+			script.client.ConfigResetStat(b.Context())
+			_, err := script.client.Pipelined(b.Context(), func(p redis.Pipeliner) error {
+				for range each {
+					for i := range requests {
+						keys, args := script.command(requests[i : i+1])
+						p.EvalSha(b.Context(), script.sha, keys, "n", args)
+					}
+				}
+				return nil
+			})
+			_, stats, _ := strings.Cut(script.client.Info(b.Context(), "commandstats").Val(), "cmdstat_evalsha:calls=")
+			var calls, micros float64
+			if _, failed := fmt.Sscanf(stats, "%f,usec=%f,", &calls, &micros); failed != nil || err != nil {
+				b.Fatal(err, failed)
+			}
+			took[name] = append(took[name], micros/calls)
+		}
+	}
+	for name, all := range took {
+		slices.Sort(all)
+		b.ReportMetric(all[len(all)/2], strings.ReplaceAll(name, " ", "-")+"-µs")
+	}
 }

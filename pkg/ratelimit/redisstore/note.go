@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// These marks follow the prefix of all keys in the names of what is beside a bucket: its note, and the hash of its holds.
-// No key of a bucket has a brace behind these letters.
+// These marks follow the prefix of all keys in the names of what is beside a bucket: its note, and the hash of its
+// holds. No key of a bucket has a brace behind these letters.
 const noteMark, holdsMark = "rl:r{", "rl:h{"
 
 // besideOf returns the name of what is beside a bucket. It is in the slot of the bucket, and begins with the prefix of

@@ -49,9 +49,9 @@ func (b *bare) Start(ctx context.Context, batch []bucket.Request, outcomes []buc
 	}
 }
 
-func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) error {
-	var keys, notes []string
-	var args []byte
+// command returns the keys and the takes of a batch.
+func (b *bare) command(batch []bucket.Request) (keys []string, args []byte) {
+	var notes []string
 	for _, r := range batch {
 		for i := range r.Takes {
 			t := &r.Takes[i]
@@ -65,7 +65,11 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 		args = r.AppendArgs(args, bucket.WithNotes, time.Now().Add(b.ahead).UnixMicro())
 	}
 	slices.Reverse(notes)
-	keys = append(keys, notes...)
+	return append(keys, notes...), args
+}
+
+func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) error {
+	keys, args := b.command(batch)
 	nonce := strconv.FormatInt(b.calls.Add(1), 10)
 	reply, err := b.client.EvalSha(ctx, b.sha, keys, nonce, args).Text()
 	if err != nil {

@@ -679,8 +679,9 @@ func (w *walk) hold(t *bucket.Take, terms *bucket.Hold) {
 	t.Hold = &h
 	capacity := t.Limit.Capacity()
 	cost := func() bucket.HoldCost {
-		return bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(3)), 0, ' ', 15: 255}, Cost: uint64(w.pick(0, 1, 1, 1, 1, 1, 2, 3,
-			capacity/2, capacity/4, capacity/4, capacity/8, capacity, capacity+1, -1, w.random.Int64N(2*capacity+2)))}
+		units := w.pick(0, 1, 1, 1, 1, 1, 2, 3, capacity/2, capacity/4, capacity/4, capacity/8, capacity, capacity+1, -1,
+			w.random.Int64N(2*capacity+2))
+		return bucket.HoldCost{ID: bucket.HoldID{byte(w.random.IntN(3)), 0, ' ', 15: 255}, Cost: uint64(units)}
 	}
 	if w.random.IntN(3) > 0 {
 		t.Cost, t.Need = uint64(w.pick(0, 0, 0, 0, 1)), 0
