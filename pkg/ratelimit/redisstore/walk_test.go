@@ -422,7 +422,9 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	}
 	alone, joined := clone(*s), clone(*s)
 	alone.Remaining(&t.Limit, now) // brings it to the time
-	grew = f.Join(&t.Limit, &joined, now)
+	counted := *f
+	counted.State.Holds = nil // joinHolds adds them, and moves no bucket to another time
+	grew = counted.Join(&t.Limit, &joined, now)
 	if grew || !unused(joined) && joined.Last != alone.Last {
 		*s = joined
 		return bucket.FloorJoined, true
