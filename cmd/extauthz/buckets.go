@@ -34,6 +34,7 @@ func (p *program) bucketsShow() *cobra.Command {
 			"It shows the buckets of a descriptor, of an API key, or of a rule: the 100 fullest, only in Redis, whose user\n" +
 			"needs +scan for that.\n" +
 			"The limit of a credential is shown if it is active in place of that of the rule.\n" +
+			"Its live holds follow a bucket, up to 20, the first to expire first; -o json has all. A rule has sums only.\n" +
 			"With --debug it asks a running service, also for buckets in memory, or its last known state without Redis.\n" +
 			"Otherwise it needs the service's environment: its rules, REDIS_URL, CACHE_KEY_PREFIX, COMPATIBILITY, API keys.",
 		Example: "  extauthz buckets show --domain shop --descriptor api_key=4711\n" +

@@ -35,8 +35,8 @@ func bucketOf(t *bucket.Take, o *bucket.Outcome, i, descriptor int) *Bucket {
 	return b
 }
 
-// SeenOf returns the units in use before a Dry decision in the bucket of take i, rounded up, and its live holds beside
-// them at a time, as Bucket has them.
+// SeenOf returns the units in use before a Dry decision in the bucket of take i, rounded up. It also returns the live
+// holds beside them, and the time of both, as Bucket has them.
 func SeenOf(t *bucket.Take, o *bucket.Outcome, i int) (used int64, holds *bucket.Holds, at int64) {
 	if i < len(o.Seen) {
 		at = o.Seen[i].Clock

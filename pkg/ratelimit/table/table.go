@@ -138,7 +138,7 @@ func (t *Table[N, E]) Sweep(ctx context.Context, interval time.Duration, clock f
 	}
 }
 
-// EachExtra calls f for each extra, with the rule of its bucket. The shard of the bucket is locked, a few slots at a time.
+// EachExtra calls f for each extra, with the rule of its bucket. It locks a few slots at a time.
 func (t *Table[N, E]) EachExtra(f func(rule uint64, extra E)) {
 	for i := range t.shards {
 		sh := &t.shards[i]
