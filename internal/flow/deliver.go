@@ -136,10 +136,13 @@ func (f *Flow) beginLater(conn *h2unary.Conn, c *call) {
 
 // settles reports whether a query ends holds. That must happen although its caller has gone.
 func settles(q *ratelimit.Query) bool {
-	return slices.ContainsFunc(q.Descriptors, func(d descriptors.Descriptor) bool {
-		last := len(d.Entries) - 1
-		return last >= 0 && d.Entries[last].Key == descriptors.HoldSettle
-	})
+	for i := range q.Descriptors {
+		entries := q.Descriptors[i].Entries
+		if last := len(entries) - 1; last >= 0 && entries[last].Key == descriptors.HoldSettle {
+			return true
+		}
+	}
+	return false
 }
 
 // settleApart decides a call in a batch that does not end with its callers. It returns false if that is this one.

@@ -175,10 +175,10 @@ func find(tree *descriptors.Tree[position], entries []descriptors.Entry) (rule *
 	return rule, false
 }
 
-// find returns the rule of a descriptor. held is as for the function find. A descriptor that brings its own limit loses
-// its entry for a hold.
-func (p *Plan) find(tree *descriptors.Tree[position], d *descriptors.Descriptor) (rule *Rule, held bool) {
-	if d.Limit != nil && asksHold(d.Entries) {
+// findHeld returns the rule of a descriptor that asks for a hold. held is as for the function find. A descriptor that
+// brings its own limit loses its entry for a hold.
+func (p *Plan) findHeld(tree *descriptors.Tree[position], d *descriptors.Descriptor) (rule *Rule, held bool) {
+	if d.Limit != nil {
 		rule, _ = find(tree, d.Entries[:len(d.Entries)-1])
 		return rule, true
 	}
@@ -186,15 +186,6 @@ func (p *Plan) find(tree *descriptors.Tree[position], d *descriptors.Descriptor)
 		p.limiter.totals.NegativeHolds.Add(1)
 	}
 	return rule, held
-}
-
-// entries returns the entries of a descriptor without the one that asks for a hold.
-func (p *Plan) entries(descriptor int) []descriptors.Entry {
-	entries := p.query.Descriptors[descriptor].Entries
-	if p.matches[descriptor].held {
-		return entries[:len(entries)-1]
-	}
-	return entries
 }
 
 // takeHold returns the take of a limit with holds: a plain take of the descriptor, or what its last entry asks for. All

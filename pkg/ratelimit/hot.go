@@ -305,7 +305,7 @@ func (e *hotEntry) describe(n *noted, hash uint64) {
 	if n.plan.query.Refused {
 		before = "(refused requests) "
 	}
-	for _, entry := range n.plan.entries(n.limit.descriptor) {
+	for _, entry := range n.plan.matches[n.limit.descriptor].entries {
 		for _, part := range [...]string{before, entry.Key, "=", entry.Value} {
 			text = append(text, part[:min(len(part), cap(text)-len(text))]...)
 		}

@@ -152,7 +152,9 @@ func (r *Rules) Holds(domain string, possible []PossibleEntry) (terms *HoldTerms
 	if root == nil {
 		return nil, false
 	}
-	holds := func(n *Node) bool { return slices.ContainsFunc(n.AllLimits(), func(l Limit) bool { return l.Hold != nil }) }
+	holds := func(n *Node) bool {
+		return slices.ContainsFunc(n.AllLimits(), func(l Limit) bool { return l.Hold != nil })
+	}
 	path := reaches(root.Value.node.Descriptors, possible, holds, &budget)
 	if path == nil {
 		return nil, false

@@ -46,10 +46,11 @@ const (
 
 // match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override.
-	held    bool  // the last entry asks for a hold, and is no part of the match.
-	limited bool  // a limit applies.
-	inForce bool  // one that is not in shadow.
+	rule    *Rule               // nil if none matched, or if the request brought its limit and the rule has no Override
+	entries []descriptors.Entry // of the descriptor, without the last one if that asks for a hold
+	held    bool                // the last one asks for a hold
+	limited bool                // a limit applies
+	inForce bool                // one that is not in shadow
 }
 
 type appliedLimit struct {
@@ -184,8 +185,14 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
-		rule, held := p.find(rules, d)
-		p.matches[i].held = held
+		var rule *Rule
+		if p.matches[i].entries = d.Entries; asksHold(d.Entries) {
+			if rule, p.matches[i].held = p.findHeld(rules, d); p.matches[i].held {
+				p.matches[i].entries = d.Entries[:len(d.Entries)-1]
+			}
+		} else if node := rules.Find(d.Entries); node != nil {
+			rule = node.Value.rule
+		}
 		overrides := rule != nil && rule.overrides
 		switch {
 		case d.Limit != nil && !overrides:
@@ -297,7 +304,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 // appendKey appends the key of the bucket of a limit.
 func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
 	return a.keyed.appendKey(
-		key, p.rules.options.KeyPrefix, a.limit, p.entries(a.descriptor), p.query.Refused)
+		key, p.rules.options.KeyPrefix, a.limit, p.matches[a.descriptor].entries, p.query.Refused)
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

@@ -287,11 +287,13 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		if counted && !p.limiter.dry {
 			p.count(s.Rule, applied, d, capacity, near)
 		}
-		if applied.Decision.Held != nil && !p.limiter.dry {
-			p.countHolds(i, applied)
-		}
-		if applied.Settles() {
-			continue // it ends no run of denials
+		if applied.Decision.Held != nil {
+			if !p.limiter.dry {
+				p.countHolds(i, applied)
+			}
+			if applied.Settles() {
+				continue // it ends no run of denials
+			}
 		}
 		ofLimit := &p.limiter.totals.RequestLimits
 		if a.limit.Counters != nil {

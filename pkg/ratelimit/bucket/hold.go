@@ -173,6 +173,51 @@ func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
 	}
 }
 
+// room is Take.room for a take with holds.
+func (h *Hold) room(t *Take) int64 {
+	reserved, _ := h.reserved()
+	return int64(min(max(t.Cost+reserved, t.Need), uint64(2*t.Limit.Capacity()+1)))
+}
+
+// judge is Take.judge for a take with holds. It also settles.
+func (h *Hold) judge(t *Take, now int64, b *Loaded, d *Decision) {
+	need := t.room()
+	b.Changed, d.Held = false, new(Held)
+	if t.Limit.Requests == 0 {
+		d.Allowed = need == 0
+		return
+	}
+	alg := registry[t.Limit.Algorithm].engine
+	x := b.State.anchor(now, &b.Changed)
+	h.expire(&t.Limit, b, x, d.Held)
+	d.Held.unrolled = b.State
+	alg.roll(&t.Limit, &b.State, x)
+	if t.Refund > 0 && !b.State.unused() {
+		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
+		b.Changed, d.Held.charged = true, true
+	}
+	h.settle(&t.Limit, b, d.Held)
+	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && (!b.Full || !h.reserves())
+}
+
+// describe completes the decision, which has been described without holds. late is as in Take.describe.
+func (h *Hold) describe(l *Limit, late int64, s *State, d *Decision) {
+	units, capacity := s.Holds.Units(), l.Capacity()
+	d.Held.Units, d.Held.Number = units, s.Holds.Number()
+	d.Remaining = max(0, d.Remaining-units)
+	d.ExpireAt = max(d.ExpireAt, h.until(l, s))
+	switch {
+	case d.Remaining >= capacity:
+	case d.Remaining+1+units > capacity: // the holds alone are in the way
+		d.NextIn = holdWait
+	default:
+		d.NextIn = late + registry[l.Algorithm].engine.wait(l, s, d.Remaining+1+units)
+	}
+	if !d.Allowed && d.RetryAfter == 0 && h.reserves() { // the store has no room: Loaded.Full
+		d.RetryAfter = holdWait
+	}
+}
+
 // settle carries out the settlements of a take, whose bucket has been rolled to its time.
 func (h *Hold) settle(l *Limit, b *Loaded, d *Held) {
 	for i := range h.Settles {
@@ -191,8 +236,12 @@ func (h *Hold) settle(l *Limit, b *Loaded, d *Held) {
 	}
 }
 
-// reserve adds the reserves of a take that fits, at the time x of the bucket.
-func (h *Hold) reserve(b *Loaded, x int64, d *Held) {
+// hold adds the reserves of a take that fits, after the take is charged.
+func (h *Hold) hold(t *Take, b *Loaded, d *Decision, requestAllowed bool) {
+	d.Held.charged = d.Held.charged || t.Charged(d.Allowed, requestAllowed) != 0
+	if !d.Allowed || !requestAllowed && t.Role != Shadow || t.Limit.Requests == 0 {
+		return
+	}
 	for _, c := range h.Reserves {
 		if c.Cost == 0 {
 			continue
@@ -200,10 +249,10 @@ func (h *Hold) reserve(b *Loaded, x int64, d *Held) {
 		if b.State.Holds == nil {
 			b.State.Holds = new(Holds)
 		}
-		c.Expires = x + h.TTL
+		c.Expires = b.State.Last + h.TTL
 		b.State.Holds.Add(c)
 		b.State.Holds.Release = h.Release
-		b.Changed, d.Until = true, c.Expires
+		b.Changed, d.Held.Until = true, c.Expires
 	}
 }
 
@@ -234,9 +283,9 @@ func (h *Hold) until(l *Limit, s *State) int64 {
 	return c.Last + registry[l.Algorithm].engine.drain(l, &c)
 }
 
-// keep makes the state what the store keeps.
-func (d *Held) keep(s *State) {
-	if !d.charged {
+// keep makes the state what the store keeps. A closed bucket keeps its state.
+func (d *Held) keep(s *State, l *Limit) {
+	if !d.charged && l.Requests > 0 {
 		d.unrolled.Holds = s.Holds
 		*s = d.unrolled
 	}

@@ -140,6 +140,9 @@ type Loaded struct {
 // refund is not clamped: under an earlier, larger limit the bucket may have taken more.
 func (r *Request) Add(t Take) int {
 	t.clamp()
+	if t.Hold != nil {
+		t.Hold = t.Hold.clamped(uint64(2*t.Limit.Capacity() + 1))
+	}
 	i := r.find(t.Key)
 	if i < 0 {
 		r.Takes = append(r.Takes, t)
@@ -153,8 +156,9 @@ func (r *Request) Add(t Take) int {
 	same.Need = max(same.Need, t.Need)
 	same.CountDenied = same.CountDenied || t.CountDenied
 	same.Lease = min(same.Lease, t.Lease)
-	same.Hold = same.Hold.with(t.Hold)
-	same.clamp()
+	if same.clamp(); t.Hold != nil {
+		same.Hold = same.Hold.with(t.Hold).clamped(uint64(2*same.Limit.Capacity() + 1))
+	}
 	return i
 }
 
@@ -175,16 +179,14 @@ func (t *Take) Capacity() int64 {
 func (t *Take) clamp() {
 	most := uint64(2*t.Limit.Capacity() + 1)
 	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, math.MaxInt64)
-	t.Hold = t.Hold.clamped(most)
 }
 
 // room returns how many units must be free for the take to fit.
 func (t *Take) room() int64 {
-	if t.Hold == nil {
-		return int64(max(t.Cost, t.Need))
+	if t.Hold != nil {
+		return t.Hold.room(t)
 	}
-	reserved, _ := t.Hold.reserved()
-	return int64(min(max(t.Cost+reserved, t.Need), uint64(2*t.Limit.Capacity()+1)))
+	return int64(max(t.Cost, t.Need))
 }
 
 // alwaysFits reports whether the take only gives back or settles. need is its room.
@@ -237,19 +239,16 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 		if units := t.Charged(d.Allowed, o.Allowed); units != 0 {
 			registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, units)
 			b.Changed = true
-			if t.Hold != nil {
-				d.Held.charged = true
-			}
 		}
-		if t.Hold != nil && d.Allowed && (o.Allowed || t.Role == Shadow) && t.Limit.Requests > 0 {
-			t.Hold.reserve(b, b.State.Last, d.Held)
+		if t.Hold != nil {
+			t.Hold.hold(t, b, d, o.Allowed)
 		}
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
 		}
-		if t.Hold != nil && t.Limit.Requests > 0 {
-			d.Held.keep(&b.State)
+		if t.Hold != nil {
+			d.Held.keep(&b.State, &t.Limit)
 		}
 	}
 	o.RetryAfter = w.retryAfter()
@@ -283,35 +282,26 @@ func fits(takes []Take, decisions []Decision) bool {
 	return quotas == 0 || over < quotas
 }
 
-// judge brings the bucket to the time now, gives back the refund, settles and decides the take alone.
+// judge brings the bucket to the time now, gives back the refund and decides the take alone.
 func (t *Take) judge(now int64, b *Loaded, d *Decision) {
-	need := t.room()
-	b.Changed, d.Held = false, nil
 	if t.Hold != nil {
-		d.Held = new(Held)
+		t.Hold.judge(t, now, b, d)
+		return
 	}
+	need := int64(max(t.Cost, t.Need))
+	d.Held = nil
 	if t.Limit.Requests == 0 { // a closed bucket neither reads nor writes, so a debt survives it
+		b.Changed = false
 		d.Allowed = need == 0
 		return
 	}
 	alg := registry[t.Limit.Algorithm].engine
-	x := b.State.anchor(now, &b.Changed)
-	if t.Hold != nil {
-		t.Hold.expire(&t.Limit, b, x, d.Held)
-		d.Held.unrolled = b.State
-	}
-	alg.roll(&t.Limit, &b.State, x)
+	b.Changed = b.State.at(&t.Limit, now)
 	if t.Refund > 0 && !b.State.unused() {
 		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
-		if t.Hold != nil {
-			d.Held.charged = true
-		}
 	}
-	if t.Hold != nil {
-		t.Hold.settle(&t.Limit, b, d.Held)
-	}
-	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && (!b.Full || !t.Hold.reserves())
+	d.Allowed = need == 0 && t.Refund > 0 || (t.AtOnce == 0 || need <= t.AtOnce) && alg.fits(&t.Limit, &b.State, need)
 }
 
 // fits reports whether the take fits beside what is in the bucket. need is its room.
@@ -348,9 +338,6 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 	if !d.Allowed {
 		d.RetryAfter = t.retryAfter(now, s)
-		if d.RetryAfter == 0 && t.Hold.reserves() { // the store has no room: Loaded.Full
-			d.RetryAfter = holdWait
-		}
 	}
 	row := &registry[t.Limit.Algorithm]
 	alg := row.engine
@@ -364,17 +351,15 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	late := s.Last - now // the clock is this far behind the bucket
 	d.ChargedAt = s.Last
 	capacity := t.Capacity()
-	d.Remaining = max(0, capacity-alg.used(&t.Limit, s)-s.Holds.Units())
+	d.Remaining = max(0, capacity-alg.used(&t.Limit, s))
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
-	if d.Remaining < capacity {
-		d.NextIn = t.nextIn(late, s, d.Remaining+1+t.Limit.Capacity()-capacity)
-	}
 	if !s.unused() {
 		d.ExpireAt = now + d.ResetAfter
 	}
 	if t.Hold != nil {
-		d.Held.Units, d.Held.Number = s.Holds.Units(), s.Holds.Number()
-		d.ExpireAt = max(d.ExpireAt, t.Hold.until(&t.Limit, s))
+		t.Hold.describe(&t.Limit, late, s, d)
+	} else if d.Remaining < capacity {
+		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1+t.Limit.Capacity()-capacity)
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {
 		// The content before the charge. It is negative if the clock stood still meanwhile, or if the bucket was empty.
@@ -388,14 +373,6 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 			}
 		}
 	}
-}
-
-// nextIn returns the least wait until one more unit fits, of which n fit in an empty bucket.
-func (t *Take) nextIn(late int64, s *State, n int64) int64 {
-	if n += s.Holds.Units(); n > t.Limit.Capacity() { // the holds alone are in the way
-		return holdWait
-	}
-	return late + registry[t.Limit.Algorithm].engine.wait(&t.Limit, s, n)
 }
 
 // retryAfter returns the least wait from now after which the take fits its bucket as it is after the decision, or

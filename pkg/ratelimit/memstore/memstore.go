@@ -222,10 +222,7 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 func (s *Store) keep(
 	sh *shard, t *bucket.Take, d *table.Digest, slot uint32, state *bucket.State, now int64, expires table.Expiry,
 ) {
-	unread := t.Hold == nil && slot != table.NoSlot && sh.Holds(slot) > 0 // its rule has lost `hold`, perhaps not for long
-	if unread {
-		expires = max(expires, sh.Expires(slot))
-	}
+	unread := slot != table.NoSlot && t.Hold == nil && sh.Holds(slot) > 0 // its rule has lost `hold`, perhaps not for long
 	switch {
 	case unread || !state.Empty():
 		if slot == table.NoSlot {
@@ -234,14 +231,19 @@ func (s *Store) keep(
 				sh.SetExtra(slot, extra{key: strings.Clone(t.Key)})
 			}
 		}
+		if unread {
+			expires = max(expires, sh.Expires(slot))
+		}
+		if t.Hold == nil {
+			sh.Set(slot, &t.Limit, state, expires)
+			return
+		}
 		limit := &t.Limit
 		if state.Rate != 0 && state.Rate != limit.Requests { // only holds have changed, not the debt of another limit
 			limit = sh.Limit(slot)
 		}
 		sh.Set(slot, limit, state, expires)
-		if t.Hold != nil {
-			keepHolds(sh, slot, state.Holds)
-		}
+		keepHolds(sh, slot, state.Holds)
 	case slot != table.NoSlot:
 		sh.Remove(slot)
 	}

@@ -533,6 +533,10 @@ func (w *walk) compareStored(t *testing.T) {
 		if w.clock && text == "" { // it may have expired
 			want.Remaining(&b.Limit, time.Now().UnixMicro()) // brings it to the time
 		}
+		if b.Limit.Calendar != nil { // Redis does not know windows before the previous one, and none of them matters
+			want.Remaining(&b.Limit, w.now)
+			got.Remaining(&b.Limit, w.now)
+		}
 		if b.Hold != nil {
 			w.compareSums(t, &b, want.Holds, got.Holds)
 			w.compareHolds(t, &b, want.Holds)
