@@ -160,39 +160,39 @@ func asksHold(entries []descriptors.Entry) bool {
 	return len(entries) > 0 && descriptors.OfHold(entries[len(entries)-1].Key)
 }
 
-// find returns the rule that entries match, nil for none. held means that the rule has holds and matches without the
-// last entry, which asks for a hold.
-func find(tree *descriptors.Tree[position], entries []descriptors.Entry) (rule *Rule, held bool) {
+// find returns the rule that entries match, nil for none. holds is 1 if the rule has holds and matches without the last
+// entry, which asks for a hold, else 0.
+func find(tree *descriptors.Tree[position], entries []descriptors.Entry) (rule *Rule, holds int) {
 	if asksHold(entries) {
 		node := tree.Find(entries[:len(entries)-1])
 		if node != nil && node.Value.rule != nil && node.Value.rule.holds {
-			return node.Value.rule, true
+			return node.Value.rule, 1
 		}
 	}
 	if node := tree.Find(entries); node != nil {
 		rule = node.Value.rule
 	}
-	return rule, false
+	return rule, 0
 }
 
-// findHeld returns the rule of a descriptor that asks for a hold. held is as for the function find. A descriptor that
-// brings its own limit loses its entry for a hold.
-func (p *Plan) findHeld(tree *descriptors.Tree[position], d *descriptors.Descriptor) (rule *Rule, held bool) {
+// findHeld returns the rule of a descriptor that asks for a hold. holds is as for find. A descriptor that brings its own
+// limit loses its entry for a hold.
+func (p *Plan) findHeld(tree *descriptors.Tree[position], d *descriptors.Descriptor) (rule *Rule, holds int) {
 	if d.Limit != nil {
 		rule, _ = find(tree, d.Entries[:len(d.Entries)-1])
-		return rule, true
+		return rule, 1
 	}
-	if rule, held = find(tree, d.Entries); held && d.Negative && !p.limiter.dry {
+	if rule, holds = find(tree, d.Entries); holds > 0 && d.Negative && !p.limiter.dry {
 		p.limiter.totals.NegativeHolds.Add(1)
 	}
-	return rule, held
+	return rule, holds
 }
 
 // takeHold returns the take of a limit with holds: a plain take of the descriptor, or what its last entry asks for. All
 // plain takes of the limit share their Hold. A reserve without an id gets one that no other has, so that it ends by its
 // ttl. A settlement without an id finds no hold.
 func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take {
-	if !p.matches[a.descriptor].held {
+	if p.matches[a.descriptor].holds == 0 {
 		t := p.cost(d, a.limit)
 		t.Hold = a.limit.Hold
 		return t

@@ -119,7 +119,8 @@ func (p *Plan) note(n *noted, takes []bucket.Take, r *Rounds) int64 {
 	if n.limit.cached == 0 {
 		key = takes[n.limit.take].Key
 	} else {
-		key = texts.View(p.appendKey(nil, n.limit))
+		key = texts.View(n.limit.keyed.appendKey(
+			nil, p.rules.options.KeyPrefix, n.limit.limit, p.entries(n.limit.descriptor), p.query.Refused))
 	}
 	if p.limiter.dry {
 		return p.limiter.sketch.look(n, key, r)
@@ -305,7 +306,7 @@ func (e *hotEntry) describe(n *noted, hash uint64) {
 	if n.plan.query.Refused {
 		before = "(refused requests) "
 	}
-	for _, entry := range n.plan.matches[n.limit.descriptor].entries {
+	for _, entry := range n.plan.entries(n.limit.descriptor) {
 		for _, part := range [...]string{before, entry.Key, "=", entry.Value} {
 			text = append(text, part[:min(len(part), cap(text)-len(text))]...)
 		}

@@ -46,11 +46,10 @@ const (
 
 // match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule               // nil if none matched, or if the request brought its limit and the rule has no Override
-	entries []descriptors.Entry // of the descriptor, without the last one if that asks for a hold
-	held    bool                // the last one asks for a hold
-	limited bool                // a limit applies
-	inForce bool                // one that is not in shadow
+	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override
+	holds   int   // 1 if the last entry asks for a hold, and is no part of the match, else 0
+	limited bool  // a limit applies
+	inForce bool  // one that is not in shadow
 }
 
 type appliedLimit struct {
@@ -186,10 +185,8 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
 		var rule *Rule
-		if p.matches[i].entries = d.Entries; asksHold(d.Entries) {
-			if rule, p.matches[i].held = p.findHeld(rules, d); p.matches[i].held {
-				p.matches[i].entries = d.Entries[:len(d.Entries)-1]
-			}
+		if asksHold(d.Entries) {
+			rule, p.matches[i].holds = p.findHeld(rules, d)
 		} else if node := rules.Find(d.Entries); node != nil {
 			rule = node.Value.rule
 		}
@@ -281,7 +278,8 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Role = bucket.Shadow
 		}
 		length := len(rounds.keys)
-		rounds.keys = p.appendKey(rounds.keys, a)
+		rounds.keys = a.keyed.appendKey(
+			rounds.keys, p.rules.options.KeyPrefix, a.limit, p.entries(a.descriptor), p.query.Refused)
 		t.Key = texts.View(rounds.keys[length:])
 		if cache != nil {
 			if a.cached = cache.denies(&t, p.began); a.cached > 0 {
@@ -301,10 +299,10 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	}
 }
 
-// appendKey appends the key of the bucket of a limit.
-func (p *Plan) appendKey(key []byte, a *appliedLimit) []byte {
-	return a.keyed.appendKey(
-		key, p.rules.options.KeyPrefix, a.limit, p.matches[a.descriptor].entries, p.query.Refused)
+// entries returns the entries of a descriptor without the one that asks for a hold.
+func (p *Plan) entries(descriptor int) []descriptors.Entry {
+	entries := p.query.Descriptors[descriptor].Entries
+	return entries[:len(entries)-p.matches[descriptor].holds]
 }
 
 // queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one

@@ -41,14 +41,11 @@ func keepHolds(sh *shard, slot uint32, h *bucket.Holds) {
 	sh.SetHolds(slot, number)
 }
 
-// expiry returns when the bucket of a take can be dropped. Requests with a time of their own expire by the clock.
-func expiry(r *bucket.Request, o *bucket.Outcome, take int, now int64) table.Expiry {
+// expiryOfHolds returns when the bucket of a take with holds can be dropped. Requests with a time of their own expire by
+// the clock.
+func expiryOfHolds(r *bucket.Request, o *bucket.Outcome, take int, now int64) table.Expiry {
 	d := &o.Decisions[take]
-	lives := d.ResetAfter
-	if d.Held != nil {
-		lives = max(lives, d.ExpireAt-cmp.Or(r.At, now))
-	}
-	return table.ExpiryAt(now + lives)
+	return table.ExpiryAt(now + max(d.ResetAfter, d.ExpireAt-cmp.Or(r.At, now)))
 }
 
 // watchHolds ends holds that have expired in buckets that no request meets, while there is little room for more. It
@@ -96,7 +93,7 @@ func (s *Store) expireHolds(sh *shard, slot uint32, ttl int64) {
 	}}}
 	now := s.clock()
 	if r.Decide(now, b, &o); b[0].Changed {
-		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiry(&r, &o, 0, now))
+		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiryOfHolds(&r, &o, 0, now))
 	}
 }
 

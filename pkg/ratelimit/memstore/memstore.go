@@ -175,7 +175,11 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 		if r.Dry {
 			r.DecideDry(now, loaded, o)
 		} else if r.Decide(now, loaded, o); loaded[0].Changed {
-			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expiry(r, o, 0, now))
+			expires := table.ExpiryAt(now + o.Decisions[0].ResetAfter)
+			if r.Takes[0].Hold != nil {
+				expires = expiryOfHolds(r, o, 0, now)
+			}
+			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expires)
 		}
 		n++
 		if n == min(len(requests), mostRun) || len(requests[n].Takes) != 1 || requests[n].Takes[0].Key != key {
@@ -213,7 +217,11 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 		if loaded[i].Changed {
 			sh := s.table.Shard(&digests[i])
 			slot := sh.Find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
-			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expiry(r, o, i, now))
+			expires := table.ExpiryAt(now + o.Decisions[i].ResetAfter)
+			if r.Takes[i].Hold != nil {
+				expires = expiryOfHolds(r, o, i, now)
+			}
+			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expires)
 		}
 	}
 }
