@@ -11,8 +11,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// CheckDomain warns of limits of the policy without a rule in its domain: they limit nothing. It reports headers of one
-// answer with the same name. sent are the names of those that RESPONSE_HEADERS sends.
+// CheckDomain warns of limits of the policy without a rule in its domain, or whose holds no rule reads: they limit
+// nothing. It reports headers of one answer with the same name. sent are the names of those that RESPONSE_HEADERS
+// sends.
 func (p *Policy) CheckDomain(domain *ratelimit.Domain, sent []string) []ratelimit.Mistake {
 	c := &checker{Policy: p}
 	for _, list := range []struct {
@@ -20,7 +21,10 @@ func (p *Policy) CheckDomain(domain *ratelimit.Domain, sent []string) []ratelimi
 		limits []RateLimit
 	}{{"limits", p.Limits}, {"refused", p.Refused}} {
 		for i := range list.limits[:min(len(list.limits), maxLimits)] {
-			c.checkLeads(ratelimit.Element(list.key, i), &list.limits[i], domain)
+			path, limit := ratelimit.Element(list.key, i), &list.limits[i]
+			if entries := c.checkLeads(path, limit, domain); entries != nil && list.key == "limits" {
+				c.checkHeld(path, limit.Hold != nil, domain.Descriptors, entries)
+			}
 		}
 	}
 	c.checkLimitHeaders(ownHeaders(domain.Descriptors, sent), sent)
@@ -54,14 +58,14 @@ func ownHeaders(nodes []ratelimit.Node, names []string) []string {
 	return names
 }
 
-// checkLeads follows the entries of one limit through the rules of a domain, if all entries are known.
-func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Domain) {
-	var entries []descriptors.Entry
+// checkLeads follows the entries of one limit through the rules of a domain, if all entries are known. It returns them
+// if they lead to a limit.
+func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Domain) (entries []descriptors.Entry) {
 	var networks []string // the keys of entries that give the network of an IPv6 client by default
 	for i := range limit.Actions {
 		action := limit.Actions[i].compile()
 		if action.key == "" {
-			return
+			return nil
 		}
 		entries = append(entries, descriptors.Entry{Key: action.key, Value: action.fixed})
 		if a := limit.Actions[i].RemoteAddress; a != nil && a.IPv6Mask == 0 {
@@ -69,12 +73,12 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 		}
 	}
 	if len(entries) == 0 {
-		return
+		return nil
 	}
 	c.checkAddresses(path, networks, domain.Descriptors)
 	depth, there := lead(domain.Descriptors, entries)
 	if there == nil {
-		return
+		return entries
 	}
 	keys := make([]string, len(entries))
 	for i, e := range entries {
@@ -82,6 +86,7 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 	}
 	c.At(path).Warn("this limits nothing: no rule of domain "+suggest.Quoted(domain.Name)+" is for the entries "+
 		suggest.Quoted(strings.Join(keys, ", ")), missing(entries, depth, there))
+	return nil
 }
 
 // checkAddresses warns of rules for one IPv6 address, which no request has if the policy gives networks.
@@ -107,8 +112,7 @@ func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there
 		there = []ratelimit.Node{}
 	}
 	for i, n := range nodes {
-		e := entries[0]
-		if !descriptors.Match(n.Key, e.Key) || n.Value != "" && e.Value != "" && !descriptors.Match(n.Value, e.Value) {
+		if !leads(&n, entries[0]) {
 			continue
 		}
 		d, below := 0, nodes[i:i+1]
@@ -126,6 +130,32 @@ func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there
 		}
 	}
 	return depth, there
+}
+
+// leads reports whether a node matches an entry, whose unknown value can be any.
+func leads(n *ratelimit.Node, e descriptors.Entry) bool {
+	return descriptors.Match(n.Key, e.Key) && (n.Value == "" || e.Value == "" || descriptors.Match(n.Value, e.Value))
+}
+
+// checkHeld follows the entries of a limit as lead does. It warns of rules without `hold` for a limit with one, because
+// its descriptors then match no rule, and of limits of concurrency for a limit without one.
+func (c *checker) checkHeld(path string, holds bool, nodes []ratelimit.Node, entries []descriptors.Entry) {
+	lacks := func(l ratelimit.Limit) bool { return l.Hold == nil && !l.Unlimited }
+	concurrency := func(l ratelimit.Limit) bool { return l.Algorithm.Windowless() }
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case !leads(n, entries[0]):
+		case len(entries) > 1:
+			c.checkHeld(path, holds, n.Descriptors, entries[1:])
+		case holds && slices.ContainsFunc(n.AllLimits(), lacks):
+			c.At(path+".hold").Warn("the rule at "+n.Position+" has no `hold`: requests that match it pass without a limit",
+				"add `hold: {ttl: 10m}` to each of its limits, or delete `hold` here")
+		case !holds && slices.ContainsFunc(n.AllLimits(), concurrency):
+			c.At(path).Warn("the rule at "+n.Position+" limits what is held at once, and this holds nothing",
+				"add `hold: {request_header: x-hold-id}`: without it, requests are not counted")
+		}
+	}
 }
 
 // missing describes what the rules lack, by the results of lead.

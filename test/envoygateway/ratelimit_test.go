@@ -40,6 +40,25 @@ var podEnvironment = []string{
 	"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 }
 
+// standInForAIGateway makes Envoy write the metadata that Envoy AI Gateway writes: each response used 600 tokens.
+const standInForAIGateway = `
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: EnvoyExtensionPolicy
+metadata: {name: ai-gateway, namespace: demo}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: application}]
+  lua:
+    - type: Inline
+      inline: |
+        function envoy_on_request(handle)
+          handle:streamInfo():dynamicMetadata():set("io.envoy.ai_gateway", "zero", 0)
+        end
+        function envoy_on_response(handle)
+          handle:streamInfo():dynamicMetadata():set("io.envoy.ai_gateway", "llm_total_token", 600)
+        end
+`
+
 // TestRateLimitService runs Envoy Gateway itself, with the service in place of its rate limit service. The limits of a
 // BackendTrafficPolicy come by xDS with mutual TLS, and the Envoy of the gateway enforces them. The service has the
 // environment, the ports and the paths of its pod. All of this runs in namespaces of its own, because Envoy Gateway
@@ -75,6 +94,24 @@ func TestRateLimitService(t *testing.T) {
 	awaitLimit(t, g, "3")
 	g.get(t, "/", "x-user", "ann").wants(t, 200, "ann after the limit was raised: her counts stay")
 	g.get(t, "/", "x-user", "ann").wants(t, 429, "ann after her third request")
+
+	// Envoy Gateway 1.9.1 panics at `number` if its resources come from files, so the cost of 0 is metadata here, too.
+	const number, metadata = "Number, number: 0", "Metadata, metadata: {namespace: io.envoy.ai_gateway, key: zero}"
+	tokens := strings.Replace(testenv.RepoFile(t, "envoy-gateway/token-limits.yaml"), number, metadata, 1)
+	usePolicy(t, dir, tokens+standInForAIGateway)
+	awaitLimit(t, g, "1000")
+	answers := 0
+	testenv.Eventually(t, func() error { // the cost arrives after the response
+		if got := g.get(t, "/", "x-user", "carl").status; got != 429 {
+			answers++
+			return fmt.Errorf("carl's status is %d", got)
+		}
+		return nil
+	}, "a limit of 1000 tokens")
+	if answers < 2 {
+		t.Errorf("carl got %d answers of 600 tokens, want 2 at least", answers)
+	}
+	g.get(t, "/", "x-user", "dora").wants(t, 200, "a request of dora, who has tokens of her own")
 
 	usePolicy(t, dir, "")
 	testenv.Eventually(t, func() error {
@@ -225,7 +262,7 @@ provider:
     infrastructure:
       type: Host
       host: {configHome: %[1]s, dataHome: %[1]s/data, stateHome: %[1]s/state, runtimeDir: %[1]s/run}
-extensionApis: {enableBackend: true}
+extensionApis: {enableBackend: true, enableLua: true}
 %[2]s`, dir, limits))
 	write(t, filepath.Join(resources, "gateway.yaml"), fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/v1
