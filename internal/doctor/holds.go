@@ -17,9 +17,9 @@ import (
 type holds []hold
 
 type hold struct {
-	limit, id value  // the element of `rate_limits`, and the action that makes the id
-	of        string // the other entries, and the header of the id: equal for a reserve and its settlement
-	header    string // that has the id, "" if none has
+	limit, id value  // the element of `rate_limits`, and the action that makes the id.
+	of        string // the other entries, and the header of the id: equal for a reserve and its settlement.
+	header    string // that has the id, "" if none has.
 	reserve   bool
 	// done means that the settlement is made at the end of the stream. sure means that it has a cost in any case.
 	done, sure bool

@@ -161,7 +161,8 @@ note: Redis did not decide`
 func settled(text string) string {
 	for _, r := range [][2]string{
 		{`in \d+ s`, `in N s`}, {`("(?:until|expires|reset)":) [0-9.]+`, `$1 N`}, {`at=\S+:(\d+)`, "at=:$1"},
-		{`\(/\S+:(\d+)\)`, "(:$1)"}, {`, denied since \S+ \(\d+\)`, ""}, {`decided_by=\S+ `, ""}, {`;t=\d{3,}`, ";t=N"}, {`(after:?) \d{3,}`, "$1 N"},
+		{`\(/\S+:(\d+)\)`, "(:$1)"}, {`, denied since \S+ \(\d+\)`, ""}, {`decided_by=\S+ `, ""}, {`;t=\d{3,}`, ";t=N"},
+		{`(after:?) \d{3,}`, "$1 N"},
 		{`retry_after=\d{3,}`, "retry_after=N"}, {` {2,}`, "  "},
 	} {
 		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])

@@ -123,7 +123,8 @@ func (m *metrics) collectDecisions(to samples) {
 		unknown(c.UnknownDomain.Load(), domain)
 	})
 	to.counter("ratelimit_hold_not_undone_total",
-		"Calls that have ended before their answer, and whose holds were not removed. They end by their ttl.")(t.NotUndone.Load())
+		"Calls that have ended before their answer, and whose holds were not removed. They end by their ttl.",
+	)(t.NotUndone.Load())
 	to.counter("ratelimit_hold_negative_total",
 		"Reserves and settlements with is_negative_hits, which is ignored.")(t.NegativeHolds.Load())
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
@@ -153,7 +154,8 @@ func (m *metrics) collectHolds(to samples) {
 }
 
 // knownHolds is which live holds a replica knows.
-const knownHolds = "in the memory store: all. With Redis: those of the buckets that this replica has decided on, as the " +
+const knownHolds = "in the memory store: all. " +
+	"With Redis: those of the buckets that this replica has decided on, as the " +
 	"last answers of Redis showed them, until they expire. Replicas show the same holds: use max, not sum."
 
 // liveHolds returns the sums of live holds by Take.Rule.
@@ -228,7 +230,8 @@ func (m *metrics) collectStores(to samples) {
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.gauge("memory_holds", "Live holds in memory, with those that have expired since the last request to their bucket.")(
 		float64(memory.Holds))
-	to.counter("memory_full_holds_total", "Reserves that were denied because MEMORY_MAX_HOLDS was reached.")(memory.FullHolds)
+	to.counter("memory_full_holds_total",
+		"Reserves that were denied because MEMORY_MAX_HOLDS was reached.")(memory.FullHolds)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
 }
 

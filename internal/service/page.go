@@ -58,7 +58,9 @@ func (r *requests) newState(q *http.Request, title string) (*page.State, *page.A
 		Hide:  func(text string) string { return secrets(rules.Mask(text)) },
 		Holds: map[*ratelimit.RuleLimit]bucket.SomeHolds{},
 	}
-	r.live.Limits().EachHolds(r.liveHolds, func(_ *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) { active.Holds[l] = sum })
+	r.live.Limits().EachHolds(r.liveHolds, func(_ *ratelimit.Rule, l *ratelimit.RuleLimit, sum bucket.SomeHolds) {
+		active.Holds[l] = sum
+	})
 	s := &page.State{
 		Title: title, Path: q.URL.Path, Now: active.Now, Build: r.Build.Version, Ready: r.ready.accepts(q.Context()),
 		GlobalShadow: r.Settings.Limits.Shadow,

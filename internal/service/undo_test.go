@@ -172,11 +172,11 @@ func TestCallersLeave(t *testing.T) {
 		{name: "a reset while the answer is held", leave: reset, entries: []string{"late=1"}, timeout: "50S", undone: 1},
 		{name: "a lost connection while the answer is held", leave: (*rawClient).closed, entries: []string{"late=1"},
 			timeout: "50S", undone: 1},
-		{name: "a deadline during the decision", leave: func(*rawClient) { time.Sleep(30 * time.Millisecond) }, after: true,
+		{name: "a deadline during the decision", leave: func(*rawClient) { <-time.After(30 * time.Millisecond) }, after: true,
 			timeout: "20m", undone: 1},
 		{name: "time enough", leave: func(*rawClient) {}, after: true, timeout: "50S", held: 1},
-		{name: "a denied request", leave: reset, after: true, entries: []string{"user=ann hold.reserve=2", "user=ann hold.reserve=3",
-			"user=ann hold.reserve=4", "user=ann hold.reserve=5", "user=ann hold.reserve=6"}},
+		{name: "a denied request", leave: reset, after: true, entries: []string{"user=ann hold.reserve=2",
+			"user=ann hold.reserve=3", "user=ann hold.reserve=4", "user=ann hold.reserve=5", "user=ann hold.reserve=6"}},
 		{name: "several holds of one id", leave: reset, after: true, entries: []string{"user=ann hold.reserve=1"}, undone: 2},
 	} {
 		for name, patience := range map[string]time.Duration{"": 0, ", hurried": time.Minute} {
@@ -224,7 +224,8 @@ func TestCallersOfOthersLeave(t *testing.T) {
 			}
 		}
 	}
-	const json = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"},{"key":"hold.reserve","value":"1"}]}]}`
+	const json = `{"domain":"shop","descriptors":[` +
+		`{"entries":[{"key":"user","value":"ann"},{"key":"hold.reserve","value":"1"}]}]}`
 	for name, serve := range map[string]func(t *testing.T, u *undoing) func(ctx context.Context){
 		"grpc-go": func(t *testing.T, u *undoing) func(ctx context.Context) {
 			t.Helper()

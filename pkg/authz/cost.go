@@ -83,8 +83,8 @@ func (r *CostRule) compile() accessRule {
 	return (&Access{Methods: r.Methods, Path: r.Path, Require: NeedCredential, Position: r.Position}).compile()
 }
 
-// of returns the cost of a request, nil for an implicit 1. With bounds, a text outside of them costs the upper bound, so
-// that no client pays less for it. Without bounds, a number is at least 1 if a client can set it.
+// of returns the cost of a request, nil for an implicit 1. With bounds, a text outside of them costs the upper bound,
+// so that no client pays less for it. Without bounds, a number is at least 1 if a client can set it.
 func (p *price) of(f *facts) *uint64 {
 	if p == nil {
 		return nil

@@ -110,7 +110,8 @@ func (c *checker) checkConcurrency(l *Limit, at string) {
 		name string
 		set  bool
 	}{
-		{"unit", l.Unit != 0}, {"unit_multiplier", l.Multiplier != 0}, {"calendar", l.Calendar != nil}, {"burst", l.Burst != 0},
+		{"unit", l.Unit != 0}, {"unit_multiplier", l.Multiplier != 0},
+		{"calendar", l.Calendar != nil}, {"burst", l.Burst != 0},
 	} {
 		if other.set {
 			c.Key(at+"."+other.name, at+".algorithm").Fail(suggest.Quoted(other.name)+" has no meaning for concurrency",
@@ -175,8 +176,8 @@ func find(tree *descriptors.Tree[position], entries []descriptors.Entry) (rule *
 	return rule, 0
 }
 
-// findHeld returns the rule of a descriptor that asks for a hold. holds is as for find. A descriptor that brings its own
-// limit loses its entry for a hold.
+// findHeld returns the rule of a descriptor that asks for a hold. holds is as for find. A descriptor that brings its
+// own limit loses its entry for a hold.
 func (p *Plan) findHeld(tree *descriptors.Tree[position], d *descriptors.Descriptor) (rule *Rule, holds int) {
 	if d.Limit != nil {
 		rule, _ = find(tree, d.Entries[:len(d.Entries)-1])
@@ -239,8 +240,8 @@ func (p *Plan) countHolds(i int, applied *Applied) {
 	}
 }
 
-// EachHolds calls f for each limit with holds, with their sum, those of refused requests included. read returns the sums by
-// Take.Rule. It is called if there is such a limit.
+// EachHolds calls f for each limit with holds, with their sum, those of refused requests included. read returns the
+// sums by Take.Rule. It is called if there is such a limit.
 func (r *Rules) EachHolds(read func() map[uint64]bucket.SomeHolds, f func(*Rule, *RuleLimit, bucket.SomeHolds)) {
 	var sums map[uint64]bucket.SomeHolds
 	for _, rule := range r.All() {

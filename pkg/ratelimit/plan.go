@@ -46,10 +46,10 @@ const (
 
 // match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override
-	holds   int   // 1 if the last entry asks for a hold, and is no part of the match, else 0
-	limited bool  // a limit applies
-	inForce bool  // one that is not in shadow
+	rule    *Rule // nil if none matched, or if the request brought its limit and the rule has no Override.
+	holds   int   // 1 if the last entry asks for a hold, and is no part of the match, else 0.
+	limited bool  // a limit applies.
+	inForce bool  // one that is not in shadow.
 }
 
 type appliedLimit struct {

@@ -17,8 +17,8 @@ type Undo struct {
 	counters []*Counters // of the takes
 }
 
-// Undo returns what removes the holds that the query has reserved, nil for none. Call it after Finish has returned true,
-// before the rounds go on. It refers to nothing of the plan and the rounds.
+// Undo returns what removes the holds that the query has reserved, nil for none. Call it after Finish has returned
+// true, before the rounds go on. It refers to nothing of the plan and the rounds.
 func (p *Plan) Undo(r *Rounds) *Undo {
 	if p.stage != taking && p.stage != takingLocally || p.err != nil || p.limiter.dry {
 		return nil

@@ -45,7 +45,9 @@ domain: test
 descriptors:
   - {key: user, rate_limit: {algorithm: concurrency, requests_per_unit: 2, hold: {ttl: 20s}}}
   - {key: team, rate_limit: {unit: minute, requests_per_unit: 10, algorithm: fixed_window, hold: {ttl: 20s}}}
-  - {key: quiet, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 9, algorithm: fixed_window, hold: {ttl: 20s}}}
+  - key: quiet
+    shadow_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 9, algorithm: fixed_window, hold: {ttl: 20s}}
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window}}
 `
 

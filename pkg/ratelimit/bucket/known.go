@@ -152,8 +152,8 @@ func (h *Holds) Expired(now int64) bool {
 	return i >= 0 && h.list[i].Expires <= now
 }
 
-// Expire removes and returns the holds that have expired at the time now, the first one first. It makes none live longer
-// than to the time latest.
+// Expire removes and returns the holds that have expired at the time now, the first one first. It makes none live
+// longer than to the time latest.
 func (h *Holds) Expire(now, latest int64) (expired []HoldCost) {
 	h.cut(latest)
 	for {

@@ -292,8 +292,8 @@ func places(h *bucket.Holds) map[bucket.HoldCost]bool {
 	return all
 }
 
-// TestMergeHolds merges holds. It is idempotent, commutative and associative, and keeps every hold of both, and the larger
-// parts of the sums. It changes no argument.
+// TestMergeHolds merges holds. It is idempotent, commutative and associative, and keeps every hold of both, and the
+// larger parts of the sums. It changes no argument.
 func TestMergeHolds(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	now := int64(1_700_000_000_000_000)

@@ -26,11 +26,11 @@ func twin(name string) string {
 }
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
-// of one clock. Its keys are the keys of all takes, in order, and then in reverse order the name of the note of each
-// take that is Noted, and of the hash of each that is Holding. It has two arguments: a line that is sent back, and the
-// concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
-// request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY and
-// charges nothing.
+// of one clock. Its keys are first the keys of all takes, in order. Then follow, in reverse order, the name of the note
+// of each take that is Noted, and of the hash of each that is Holding. It has two arguments: a line that is sent back,
+// and the concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0
+// if no request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY
+// and charges nothing.
 func Script() string {
 	var choice strings.Builder
 	word := "if"
@@ -46,13 +46,13 @@ func Script() string {
 
 // The kinds of a take in the script, which add up.
 const (
-	more     byte = 1 << iota // another take of the request follows
-	detailed                  // its details follow
-	timed                     // the time of the request follows
-	none                      // a request without takes
-	dry                       // the request only shows its buckets
-	calendar                  // its windows follow
-	holding                   // its holds follow
+	more     byte = 1 << iota // another take of the request follows.
+	detailed                  // its details follow.
+	timed                     // the time of the request follows.
+	none                      // a request without takes.
+	dry                       // the request only shows its buckets.
+	calendar                  // its windows follow.
+	holding                   // its holds follow.
 )
 
 // takeBytes is the length of a take without details.

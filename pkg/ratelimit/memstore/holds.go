@@ -41,8 +41,8 @@ func keepHolds(sh *shard, slot uint32, h *bucket.Holds) {
 	sh.SetHolds(slot, number)
 }
 
-// expiryOfHolds returns when the bucket of a take with holds can be dropped. Requests with a time of their own expire by
-// the clock.
+// expiryOfHolds returns when the bucket of a take with holds can be dropped. Requests with a time of their own expire
+// by the clock.
 func expiryOfHolds(r *bucket.Request, o *bucket.Outcome, take int, now int64) table.Expiry {
 	d := &o.Decisions[take]
 	return table.ExpiryAt(now + max(d.ResetAfter, d.ExpireAt-cmp.Or(r.At, now)))

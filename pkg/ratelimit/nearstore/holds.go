@@ -14,12 +14,13 @@ const floorHolds = 1000
 type holdings struct {
 	// own are the holds that Redis has and this replica has reserved.
 	own bucket.Holds
-	// unsent are those that were reserved here, and that no answer has shown to be in Redis. Each of their units counts for
-	// every replica, like a charge without Redis.
+	// unsent are those that were reserved here, and that no answer has shown to be in Redis. Each of their units counts
+	// for every replica, like a charge without Redis.
 	unsent bucket.Holds
 	// sent means that a floor with unsent holds was sent.
 	sent bool
-	// shown is the sum of all holds in Redis, without those that have ended here since. Holds of unknown outcome are in it.
+	// shown is the sum of all holds in Redis, without those that have ended here since. Holds of unknown outcome are in
+	// it.
 	shown bucket.SomeHolds
 	// ended are holds that have ended here and may still be in Redis: the settlements without cost that end them there.
 	ended []bucket.HoldCost
@@ -68,8 +69,8 @@ func (h *holdings) units(n int64) int64 {
 	return h.others().Units + h.own.Units() + n*h.unsent.Units()
 }
 
-// counted returns the holds that a decision without Redis counts. One without an id has the units on the wire, and those
-// that unsent holds count for other replicas.
+// counted returns the holds that a decision without Redis counts. One without an id has the units on the wire, and
+// those that unsent holds count for other replicas.
 func (k *known) counted(until int64) *bucket.Holds {
 	all, extra := new(bucket.Holds), k.unanswered
 	if h := k.holds; h != nil {

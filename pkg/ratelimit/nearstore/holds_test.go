@@ -383,7 +383,8 @@ func TestNoSettlementIsChargedTwice(t *testing.T) {
 	})
 }
 
-// eachWithHolds runs a test in a bubble for each algorithm, with a limit of 10. Holds that expire are charged or released.
+// eachWithHolds runs a test in a bubble for each algorithm, with a limit of 10. Holds that expire are charged or
+// released.
 func eachWithHolds(
 	t *testing.T, cfg nearstore.Config, test func(t *testing.T, s *server, a, b *replica, take bucket.Take),
 ) {

@@ -113,8 +113,8 @@ func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 	return true
 }
 
-// isLeased reports whether all takes have a lease and none refunds or has holds. Only such a request can be answered from
-// leases.
+// isLeased reports whether all takes have a lease and none refunds or has holds. Only such a request can be answered
+// from leases.
 func isLeased(r *bucket.Request) bool {
 	for i := range r.Takes {
 		if t := &r.Takes[i]; t.Lease == 0 || t.Refund > 0 || t.Limit.Requests == 0 || t.Hold != nil {

@@ -123,8 +123,8 @@ func take1(t *testing.T, script *bare, r bucket.Request) bucket.Outcome {
 	return outcomes[0]
 }
 
-// TestHoldsOfLostRule checks that a rule that has lost its holds counts only what is charged, and that it does not lose
-// the holds for a replica with the rule of before.
+// TestHoldsOfLostRule checks that a rule that has lost its holds counts only what is charged. A replica with the
+// previous rule still finds the holds.
 func TestHoldsOfLostRule(t *testing.T) {
 	t.Parallel()
 	script := newBare(t, testenv.Redis(t).Addr)
