@@ -178,13 +178,23 @@ func (o *Offline) Reset(ctx context.Context, q BucketQuery) error {
 }
 
 // resetOne empties a bucket. A refund does that, and leaves the note that voids what replicas remember. A refund of an
-// empty bucket leaves none, so a unit is charged before.
+// empty bucket leaves none, so a unit is charged before. The live holds are removed one by one.
 func (o *Offline) resetOne(ctx context.Context, t bucket.Take) error {
-	charge, refund := opened(t), opened(t)
+	look, charge, refund := opened(t), opened(t), opened(t)
 	charge.Cost, charge.Role, charge.CountDenied = 1, bucket.Shadow, true
 	refund.Refund = math.MaxInt64
+	outcomes := make([]bucket.Outcome, 2)
+	if t.Hold != nil {
+		ratelimit.Take(ctx, o.redis, []bucket.Request{{Dry: true, Takes: []bucket.Take{look}}}, outcomes[:1])
+		if outcomes[0].Err != nil {
+			return outcomes[0].Err
+		}
+		refund.Hold = t.Hold.Terms()
+		for _, c := range outcomes[0].Seen[0].State.Holds.Live() {
+			refund.Hold.Settles = append(refund.Hold.Settles, bucket.HoldCost{ID: c.ID, Expires: c.Expires})
+		}
+	}
 	requests := []bucket.Request{{Takes: []bucket.Take{charge}}, {Takes: []bucket.Take{refund}}}
-	outcomes := make([]bucket.Outcome, len(requests))
 	ratelimit.Take(ctx, o.redis, requests, outcomes)
 	return errors.Join(outcomes[0].Err, outcomes[1].Err)
 }

@@ -143,8 +143,16 @@ func TestHoldsAreSeen(t *testing.T) {
 			if redis == nil {
 				return
 			}
+			if code, _, stderr := runProgram(t, env, "", "buckets", "reset", "--domain", "shop",
+				"--descriptor", "team=a"); code != 0 {
+				t.Fatalf("buckets reset: %s", stderr)
+			}
+			_, stdout, _ := runProgram(t, env, "", "buckets", "show", "--domain", "shop", "--descriptor", "team=a")
+			if !strings.Contains(stdout, "0 of 1000 used  ") || strings.Contains(stdout, "held") {
+				t.Errorf("after a reset: %s", stdout)
+			}
 			redis.Kill()
-			_, stdout, _ := runProgram(t, env, "", "buckets", "show", "--domain", "shop", "--descriptor", "user=ann",
+			_, stdout, _ = runProgram(t, env, "", "buckets", "show", "--domain", "shop", "--descriptor", "user=ann",
 				"--debug", debugAddr)
 			const outage = `slots  0 of 2 used, 2 held in 2 holds  nothing used  "rl:4:shop4:user*/c0;3:ann"
   hold 5d7963c4f471e142  1 held  expires in N s
