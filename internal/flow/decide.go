@@ -53,8 +53,7 @@ func (b *batch) begin(c *call) {
 	if c.method == Check {
 		b.beginCheck(c)
 	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
-		if b.conn != nil && settles(&c.limit) && b.ctx.Done() != nil {
-			b.settleApart(c)
+		if settles(&c.limit) && b.ctx.Done() != nil && b.settleApart(c) {
 			return
 		}
 		c.query = &c.limit
@@ -76,11 +75,7 @@ func (b *batch) ask() {
 	}
 	turn := b.turn.Add(1)
 	method := b.calls[0].method // of one of the calls: which one has caused a panic is not known
-	ctx := b.ctx
-	if b.conn == nil && b.rounds.AskHolds() { // a caller who leaves must not make the outcome unknown: see leave
-		ctx = context.WithoutCancel(ctx)
-	}
-	ok := b.flow.protected(&method, func() { b.flow.cfg.Limiter.Start(ctx, &b.rounds, b.resume) })
+	ok := b.flow.protected(&method, func() { b.flow.cfg.Limiter.Start(b.ctx, &b.rounds, b.resume) })
 	if !ok && b.turn.CompareAndSwap(turn, turn+1) {
 		b.keep = true
 		b.finish()

@@ -145,8 +145,12 @@ func settles(q *ratelimit.Query) bool {
 	return false
 }
 
-// settleApart decides a call of the native transport in a batch that does not end with its callers.
-func (b *batch) settleApart(c *call) {
+// settleApart decides a call in a batch that does not end with its callers. It returns false if that is this one.
+func (b *batch) settleApart(c *call) bool {
+	if b.conn == nil {
+		b.ctx = context.WithoutCancel(b.ctx)
+		return false
+	}
 	if b.apart == nil {
 		b.apart = b.flow.newBatch(b.conn)
 		b.apart.began = b.began
@@ -154,6 +158,7 @@ func (b *batch) settleApart(c *call) {
 	later := b.apart.add(c.method, c.message)
 	later.native, later.deadline, later.span = c.native, c.deadline, c.span
 	c.answered = true
+	return true
 }
 
 // newSingle returns a batch for one call whose caller waits (batch.wait). ctx ends the wait.

@@ -115,15 +115,3 @@ func (l *Limiter) Start(ctx context.Context, r *Rounds, done func()) {
 	}
 	store.Start(ctx, r.now.requests, r.now.outcomes, done)
 }
-
-// AskHolds reports whether a request of the current round reserves or settles.
-func (r *Rounds) AskHolds() bool {
-	for i := range r.now.requests {
-		for k := range r.now.requests[i].Takes {
-			if h := r.now.requests[i].Takes[k].Hold; h != nil && len(h.Reserves)+len(h.Settles) > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}

@@ -30,7 +30,7 @@ func TestModelWalk(t *testing.T) {
 			}
 			defer memory.Close()
 			w := modelWalk{random: rand.New(rand.NewPCG(seed, uint64(lane))), memory: memory}
-			for steps := testenv.Steps(10_000, 500_000); w.steps < steps; {
+			for steps := testenv.Steps(2_000, 500_000); w.steps < steps; {
 				w.start()
 				for range 40 {
 					if diff := w.batch(t); diff != "" {

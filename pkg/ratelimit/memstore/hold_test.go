@@ -18,6 +18,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // atOnce is a concurrency limit.
@@ -299,7 +300,8 @@ func TestDryHolds(t *testing.T) {
 // TestBytesPerHold checks what holds need beyond the entry of their bucket.
 func TestBytesPerHold(t *testing.T) {
 	for _, c := range []struct{ buckets, holds, most int }{
-		{100_000, 1, 136}, {20_000, 10, 64}, {300, 1000, 64}, {30, 10_000, 64},
+		{testenv.Steps(20_000, 100_000), 1, 136}, {testenv.Steps(4_000, 20_000), 10, 64},
+		{testenv.Steps(60, 300), 1000, 64}, {testenv.Steps(6, 30), 10_000, 64},
 	} {
 		var now atomic.Int64
 		now.Store(1_700_000_000_000_000)
