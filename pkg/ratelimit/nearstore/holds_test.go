@@ -119,7 +119,11 @@ func (c *callers) call(random *rand.Rand) bool {
 	c.next++
 	id, cost := c.next, 1+random.Int64N(3)
 	c.mu.Unlock()
-	any := func() *replica { return c.replicas[random.IntN(len(c.replicas))] }
+	any := func() *replica {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.replicas[random.IntN(len(c.replicas))]
+	}
 	o := any().ask(reserving(c.take, id, uint64(cost)))
 	if !o.Allowed {
 		return false
@@ -159,7 +163,8 @@ func (c *callers) storm(random *rand.Rand, event func()) {
 		all.Go(func() {
 			for range 12 {
 				time.Sleep(time.Duration(own.IntN(60)) * time.Millisecond)
-				all.Go(func() { c.call(rand.New(rand.NewPCG(own.Uint64(), 1))) })
+				seed := own.Uint64()
+				all.Go(func() { c.call(rand.New(rand.NewPCG(seed, 1))) })
 			}
 		})
 	}
