@@ -154,6 +154,11 @@ func TestCallersLeave(t *testing.T) {
 		_ = p.WriteRSTStream(3, http2.ErrCodeCancel)
 		p.awaitRead()
 	}
+	outlast := func(*rawClient) { // the deadline of a call of 20 ms, which has begun before
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+	}
 	for _, c := range []struct {
 		name          string
 		leave         func(p *rawClient)
@@ -172,8 +177,7 @@ func TestCallersLeave(t *testing.T) {
 		{name: "a reset while the answer is held", leave: reset, entries: []string{"late=1"}, timeout: "50S", undone: 1},
 		{name: "a lost connection while the answer is held", leave: (*rawClient).closed, entries: []string{"late=1"},
 			timeout: "50S", undone: 1},
-		{name: "a deadline during the decision", leave: func(*rawClient) { <-time.After(30 * time.Millisecond) }, after: true,
-			timeout: "20m", undone: 1},
+		{name: "a deadline during the decision", leave: outlast, after: true, timeout: "20m", undone: 1},
 		{name: "time enough", leave: func(*rawClient) {}, after: true, timeout: "50S", held: 1},
 		{name: "a denied request", leave: reset, after: true, entries: []string{"user=ann hold.reserve=2",
 			"user=ann hold.reserve=3", "user=ann hold.reserve=4", "user=ann hold.reserve=5", "user=ann hold.reserve=6"}},

@@ -77,7 +77,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
 		`LOG_FORMAT: want text or json (did you mean json?)`,
 		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, ` +
-			`leaky_bucket, fixed_window, concurrency (did you mean token_bucket?)`,
+			`leaky_bucket, fixed_window (did you mean token_bucket?)`,
 		`GRPC_MAX_CONNECTION_AGE: want a duration`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -149,6 +149,9 @@ func (k *key) formOf(t reflect.Type) form {
 		return entries
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
+		if also := k.tag.Get("also"); also != "" {
+			words = append(words, also)
+		}
 		read := readText(words)
 		if words != nil {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}

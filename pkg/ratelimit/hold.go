@@ -230,7 +230,7 @@ func (p *Plan) countHolds(i int, applied *Applied) {
 	a, held := &p.limits[i], applied.Decision.Held
 	same := func(other appliedLimit) bool { return other.cached == 0 && other.take == a.take }
 	if !slices.ContainsFunc(p.limits[:i], same) {
-		c, _ := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
+		c, _ := p.countersOf(a)
 		if !c.holds.Load() {
 			c.holds.Store(true)
 		}

@@ -21,7 +21,7 @@ type Limit struct {
 	Name       string     `yaml:"name" doc:"Its name in headers, and in the label limit of metrics. Counters have the label rule instead." default:"name of the rule" example:"per-key"`
 	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this limit applies."`
 
-	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
+	Algorithm bucket.Algorithm `yaml:"algorithm" also:"concurrency" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
 	Calendar  *string          `yaml:"calendar" doc:"The time zone in which a day, week, month or year begins." default:"windows of equal length, aligned to 1970 in UTC" example:"Europe/Berlin"`
 	Burst     int64            `yaml:"burst" doc:"The capacity of the bucket." min:"1" default:"requests per unit"`
 

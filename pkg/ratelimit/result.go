@@ -359,6 +359,11 @@ func (p *Plan) queueCapacity(l *RuleLimit, d *descriptors.Descriptor) int64 {
 	return t.Capacity()
 }
 
+// countersOf returns the counters of a limit that applies, and the hits to count.
+func (p *Plan) countersOf(a *appliedLimit) (c *Counters, hits uint64) {
+	return p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
+}
+
 // counters returns the counters of a limit for a descriptor, and the hits to count. rule is as for count.
 func (p *Plan) counters(rule *Rule, l *RuleLimit, d *descriptors.Descriptor) (c *Counters, hits uint64) {
 	c = &p.limiter.totals.RequestLimits

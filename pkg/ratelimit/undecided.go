@@ -19,7 +19,7 @@ func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) b
 		p.limiter.countStoreError(o.Err, 0)
 		for i, a := range p.limits {
 			if !p.limiter.dry && (i == 0 || p.limits[i-1].descriptor != a.descriptor) {
-				c, hits := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
+				c, hits := p.countersOf(&a)
 				c.Failed.Add(hits)
 			}
 		}

@@ -36,29 +36,22 @@ func (p *Plan) Undo(r *Rounds) *Undo {
 				u.store = p.limiter.cfg.Fallback
 			}
 		}
-		hold := *t.Hold
-		hold.Reserves, hold.Settles = nil, nil
-		for _, reserved := range t.Hold.Reserves {
-			if reserved.Cost > 0 {
-				hold.Settles = append(hold.Settles, bucket.HoldCost{ID: reserved.ID, Expires: held.Until})
-			}
-		}
 		u.request.Takes = append(u.request.Takes, bucket.Take{
-			Key: strings.Clone(t.Key), Rule: t.Rule, Limit: t.Limit, Role: bucket.Shadow, Hold: &hold,
+			Key: strings.Clone(t.Key), Rule: t.Rule, Limit: t.Limit, Role: bucket.Shadow, Hold: t.Hold.Undo(held.Until),
 		})
-		u.counters = append(u.counters, p.countersOf(i))
+		u.counters = append(u.counters, p.countersOfTake(i))
 	}
 	return u
 }
 
-// countersOf returns the counters of the limit that has a take of the current round. Of several, the first one counts.
-func (p *Plan) countersOf(take int) *Counters {
+// countersOfTake returns the counters of the limit with a take of this round. Of several limits, the first counts.
+func (p *Plan) countersOfTake(take int) *Counters {
 	if p.local != nil {
 		take = p.local.index[take]
 	}
 	for _, a := range p.limits {
 		if a.take == take && a.hold != nil {
-			c, _ := p.counters(p.matches[a.descriptor].rule, a.limit, &p.query.Descriptors[a.descriptor])
+			c, _ := p.countersOf(&a)
 			return c
 		}
 	}

@@ -94,8 +94,8 @@ func (h *Hold) Terms() *Hold {
 	return &Hold{TTL: h.TTL, Most: h.Most, Release: h.Release}
 }
 
-// undo returns what removes the holds that the take has reserved until a time, 0 if it has reserved none.
-func (h *Hold) undo(until int64) *Hold {
+// Undo returns what removes the holds that the take has reserved until a time, 0 if it has reserved none.
+func (h *Hold) Undo(until int64) *Hold {
 	back := h.Terms()
 	if until == 0 {
 		return back
@@ -116,11 +116,8 @@ func (h *Hold) tooMany(s *State) bool {
 
 // with returns the hold of two takes of one bucket: the settlements of one id are one, with the sum of their costs.
 func (h *Hold) with(other *Hold) *Hold {
-	if h == nil || other == nil {
-		if h == nil {
-			return other
-		}
-		return h
+	if h == nil {
+		return other
 	}
 	both := *h
 	both.Reserves = slices.Concat(h.Reserves, other.Reserves)
@@ -139,7 +136,7 @@ func (h *Hold) with(other *Hold) *Hold {
 // clamped returns the hold with costs of at most that many units. It does not change h, which takes may share.
 func (h *Hold) clamped(most uint64) *Hold {
 	above := func(c HoldCost) bool { return c.Cost > most }
-	if h == nil || !slices.ContainsFunc(h.Reserves, above) && !slices.ContainsFunc(h.Settles, above) {
+	if !slices.ContainsFunc(h.Reserves, above) && !slices.ContainsFunc(h.Settles, above) {
 		return h
 	}
 	c := *h
@@ -155,21 +152,13 @@ func (h *Hold) clamped(most uint64) *Hold {
 // expire ends the holds that have expired at the time x of the bucket, and cuts the others to the TTL. It charges the
 // units of each at the time at which it expired, but not before the last charge.
 func (h *Hold) expire(l *Limit, b *Loaded, x int64, d *Held) {
-	holds := b.State.Holds
-	if holds.Number() == 0 {
+	if b.State.Holds.Number() == 0 {
 		return
 	}
-	b.Changed = holds.cut(x+h.TTL) || b.Changed
-	for {
-		c, ok := holds.expired(x)
-		if !ok {
-			holds.tidy()
-			return
-		}
-		b.Changed, d.Expired = true, d.Expired+1
-		if !h.Release {
-			b.State.ChargeAt(l, c.Expires, int64(min(c.Cost, uint64(2*l.Capacity()+1))))
-		}
+	expired, cut := b.State.Holds.Expire(x, x+h.TTL)
+	b.Changed, d.Expired = b.Changed || cut || len(expired) > 0, len(expired)
+	for i := 0; i < len(expired) && !h.Release; i++ {
+		b.State.ChargeAt(l, expired[i].Expires, int64(min(expired[i].Cost, uint64(2*l.Capacity()+1))))
 	}
 }
 

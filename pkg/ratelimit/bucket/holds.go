@@ -311,6 +311,23 @@ func (h *Holds) index(room int) {
 	}
 }
 
+// Expired reports whether a hold whose id is known has expired at the time now.
+func (h *Holds) Expired(now int64) bool {
+	i := slices.IndexFunc(h.list, func(c HoldCost) bool { return c.Cost > 0 })
+	return i >= 0 && h.list[i].Expires <= now
+}
+
+// Expire removes and returns the holds that have expired at the time now, the first one first. It makes none live
+// longer than to the time latest, and reports whether that has cut one.
+func (h *Holds) Expire(now, latest int64) (expired []HoldCost, cut bool) {
+	cut = h.cut(latest)
+	for c, ok := h.expired(now); ok; c, ok = h.expired(now) {
+		expired = append(expired, c)
+	}
+	h.tidy()
+	return expired, cut
+}
+
 // expired removes the first hold that has expired at a time and returns it.
 func (h *Holds) expired(x int64) (c HoldCost, ok bool) {
 	first := 0

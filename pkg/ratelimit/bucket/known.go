@@ -146,25 +146,6 @@ func (t *Take) Claims() uint64 {
 	return min(t.Cost+reserved, uint64(2*t.Limit.Capacity()+1))
 }
 
-// Expired reports whether a hold whose id is known has expired at the time now.
-func (h *Holds) Expired(now int64) bool {
-	i := slices.IndexFunc(h.list, func(c HoldCost) bool { return c.Cost > 0 })
-	return i >= 0 && h.list[i].Expires <= now
-}
-
-// Expire removes and returns the holds that have expired at the time now, the first one first. It makes none live
-// longer than to the time latest.
-func (h *Holds) Expire(now, latest int64) (expired []HoldCost) {
-	h.cut(latest)
-	for {
-		c, ok := h.expired(now)
-		if !ok {
-			return expired
-		}
-		expired = append(expired, c)
-	}
-}
-
 // Clone returns a copy with Grants and Holds of its own. Charges and refunds change the Grants of a state in place, so
 // a copy by assignment is only safe if neither the state nor the copy is charged. Nothing else changes Grants in place.
 // Takes with a Hold change the Holds in place.

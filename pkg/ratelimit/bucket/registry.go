@@ -141,13 +141,13 @@ func (a Algorithm) Resets() bool { return a.known() && registry[a].resets }
 // Most returns the largest Limit.Requests of the algorithm.
 func (a Algorithm) Most() int64 { return registry[a].most }
 
-// Words lists the texts that UnmarshalText accepts.
+// Words lists the texts that UnmarshalText accepts, without Concurrency, which only a limit with holds can have.
 func (Algorithm) Words() []string {
 	names := []string{SlidingWindow.String()}
 	for _, a := range Algorithms {
 		names = append(names, a.String())
 	}
-	return append(names, Concurrency.String())
+	return names
 }
 
 // OtherWord returns what to write for the name that other rate limiters give to an algorithm, "" for another word.
@@ -164,7 +164,7 @@ func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), ni
 // ErrAlgorithm is the error of Algorithm.UnmarshalText.
 var ErrAlgorithm = fmt.Errorf("unknown algorithm: want one of %s", strings.Join(Algorithm(0).Words(), ", "))
 
-// UnmarshalText accepts the name of an algorithm, or of SlidingWindow, in any case.
+// UnmarshalText accepts the name of an algorithm, also of SlidingWindow and Concurrency, in any case.
 func (a *Algorithm) UnmarshalText(text []byte) error {
 	for _, choice := range append([]Algorithm{SlidingWindow, Concurrency}, Algorithms...) {
 		if strings.EqualFold(string(text), choice.String()) {

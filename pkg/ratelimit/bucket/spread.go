@@ -123,7 +123,7 @@ func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
 	charged := fits && t.Cost > 0 && (p.Outcome.Allowed || asked.Role == Shadow)
 	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit, AtOnce: t.AtOnce}
 	if t.Hold != nil {
-		second.Hold = t.Hold.undo(d.Held.Until)
+		second.Hold = t.Hold.Undo(d.Held.Until)
 		s.counted = s.counted || failed && len(t.Hold.Settles) > 0
 	}
 	switch {

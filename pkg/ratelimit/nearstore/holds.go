@@ -265,7 +265,7 @@ func (b *exchange) expireHolds(k *known, t *bucket.Take, at int64) {
 	}
 	b.expireUnsent(k, t, at)
 	latest := at + t.Hold.TTL + bucket.MaxClockStep // the clock of Redis may be ahead, and the bucket ahead of that
-	expired := h.own.Expire(at, latest)
+	expired, _ := h.own.Expire(at, latest)
 	for _, c := range expired {
 		h.less(int64(c.Cost), 1)
 	}
@@ -295,7 +295,8 @@ func (b *exchange) expireUnsent(k *known, t *bucket.Take, at int64) {
 	if k.holds == nil || t.Hold == nil || k.debt == nil {
 		return
 	}
-	for _, c := range k.holds.unsent.Expire(at, at+t.Hold.TTL+bucket.MaxClockStep) {
+	expired, _ := k.holds.unsent.Expire(at, at+t.Hold.TTL+bucket.MaxClockStep)
+	for _, c := range expired {
 		k.chargeExpired(&k.state, t, c, k.replicas)
 		if k.holds.sent && !t.Hold.Release {
 			b.store.counts.uncertain.Add(c.Cost) // Redis may have it, and charge it itself
