@@ -132,7 +132,7 @@ func TestPages(t *testing.T) {
 			}
 			if redis != nil {
 				redis.Kill()
-				postJSON(t, httpAddr, `{"domain":"shop","descriptors":[{"entries":[{"key":"tenant","value":"quizzebra"}]}]}`)
+				postJSON(t, httpAddr, `{"domain":"shop","descriptors":[{"entries":[{"key":"tenant","value":"wildebeest"}]}]}`)
 				has("/", "does not answer: on_store_error decides", "Admitted without Redis")
 			}
 			for _, value := range []string{"quizzebra", "wildebeest"} {

@@ -12,12 +12,28 @@ import "slices"
 //
 // Of holds, it keeps those of both, each once by its id and expiry, and the larger parts of both sums (Holds.Others).
 func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
-	grew = l.Requests > 0 && s.joinHolds(other.Holds, 0)
-	return s.meet(l, other, now) && registry[l.Algorithm].engine.merge(l, s, other) || grew
+	if l.Requests == 0 { // a closed bucket keeps its state
+		return false
+	}
+	grew = s.joinHolds(other.Holds)
+	s.at(l, now)
+	other.at(l, now)
+	row := registry[l.Algorithm].engine
+	switch {
+	case other.unused():
+		return grew
+	case s.unused():
+		s.Last = other.Last
+	case s.Last < other.Last:
+		row.roll(l, s, other.Last)
+	case other.Last < s.Last:
+		row.roll(l, other, s.Last)
+	}
+	return row.merge(l, s, other) || grew
 }
 
-// joinHolds adds the holds of another state that this one does not have and that expire after a time.
-func (s *State) joinHolds(other *Holds, after int64) (grew bool) {
+// joinHolds adds the holds of another state that this one does not have.
+func (s *State) joinHolds(other *Holds) (grew bool) {
 	if other.Number() == 0 {
 		return false
 	}
@@ -26,72 +42,16 @@ func (s *State) joinHolds(other *Holds, after int64) (grew bool) {
 		joined = s.Holds.Clone() // copies of the state may share them
 	}
 	for _, c := range other.Live() {
-		if c.Expires > after && joined.find(c.ID, c.Expires) < 0 {
+		if joined.find(c.ID, c.Expires) < 0 {
 			joined.Add(c)
 			grew = true
 		}
 	}
-	if o, more := &joined.Others, other.Others; more.Until > after {
-		larger := SomeHolds{max(o.Units, more.Units), max(o.Number, more.Number), max(o.Until, more.Until)}
-		grew = grew || larger != *o
-		*o = larger
-	}
-	s.Holds = joined
+	o, more := &joined.Others, other.Others
+	larger := SomeHolds{max(o.Units, more.Units), max(o.Number, more.Number), max(o.Until, more.Until)}
+	grew = grew || larger != *o
+	*o, s.Holds = larger, joined
 	return grew
-}
-
-// meet brings two states to the same time. It reports whether other has anything to join.
-func (s *State) meet(l *Limit, other *State, now int64) bool {
-	if l.Requests == 0 { // a closed bucket keeps its state
-		return false
-	}
-	s.at(l, now)
-	other.at(l, now)
-	row := registry[l.Algorithm].engine
-	switch {
-	case other.unused():
-		return false
-	case s.unused():
-		s.Last = other.Last
-	case s.Last < other.Last:
-		row.roll(l, s, other.Last)
-	case other.Last < s.Last:
-		row.roll(l, other, s.Last)
-	}
-	return true
-}
-
-// Join joins the floor with a state, as the script does, and reports whether the state grew by it. It is Merge, except
-// for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
-// floor adds only as many units as the state has less of the time up to Floor.At. It adds no hold that has expired: the
-// state may have had it, and charged it.
-func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
-	known := f.Lowest()
-	known.Holds = nil
-	if !f.Cut || !l.Algorithm.HasGrants() {
-		grew = s.Merge(l, &known, now)
-	} else {
-		grew = f.joinCut(l, s, &known, now)
-	}
-	return l.Requests > 0 && s.joinHolds(f.State.Holds, s.Last) || grew
-}
-
-// joinCut joins a log that is known only in part.
-func (f *Floor) joinCut(l *Limit, s, known *State, now int64) (grew bool) {
-	at := f.At
-	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
-		at -= back
-	}
-	if !s.meet(l, known, now) {
-		return false
-	}
-	missing := known.Count
-	for _, g := range s.Grants {
-		if g.At <= at {
-			missing -= g.Cost
-		}
-	}
-	return joinGrants(s, known, missing)
 }
 
 // Lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.

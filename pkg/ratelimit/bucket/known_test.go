@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
 
 // history returns a bucket after some random takes, and the time of the last one.
@@ -235,7 +236,7 @@ func TestJoinCut(t *testing.T) {
 		for range 2 {
 			for _, i := range random.Perm(len(floors)) {
 				f := &floors[i]
-				f.Join(l, &got, now)
+				storetest.JoinFloor(f, l, &got, now)
 				since := kept.Used(l, now) - upTo(&kept, f.At)
 				most = max(most, f.State.Count+since, kept.Used(l, now))
 			}
@@ -251,7 +252,7 @@ func TestJoinCut(t *testing.T) {
 		}
 		again := got.Clone()
 		for i := range floors {
-			if floors[i].Join(l, &again, now) {
+			if storetest.JoinFloor(&floors[i], l, &again, now) {
 				t.Fatalf("round %d: %+v joined twice adds to %+v", round, floors[i], got)
 			}
 		}
@@ -327,28 +328,6 @@ func TestMergeHolds(t *testing.T) {
 					t.Fatalf("%v: a hold is lost", algorithm)
 				}
 			}
-		}
-	}
-}
-
-// TestJoinHolds joins a floor with holds twice. The state gets each of them once, and none that has expired.
-func TestJoinHolds(t *testing.T) {
-	now := int64(1_700_000_000_000_000)
-	for _, algorithm := range append([]bucket.Algorithm{bucket.Concurrency}, bucket.Algorithms...) {
-		l := &bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 60_000_000}
-		floor := bucket.Floor{State: bucket.State{Holds: new(bucket.Holds)}, At: now}
-		s := bucket.State{Holds: new(bucket.Holds)}
-		for id, expires := range []int64{now, now + 1, now + 2} {
-			floor.State.Holds.Add(bucket.HoldCost{ID: bucket.HoldID{byte(id)}, Cost: 2, Expires: expires})
-		}
-		s.Holds.Add(bucket.HoldCost{ID: bucket.HoldID{2}, Cost: 2, Expires: now + 2})
-		first, second := floor.Join(l, &s, now), floor.Join(l, &s, now)
-		if !first || second || s.Holds.Number() != 2 || s.Holds.Units() != 4 {
-			t.Errorf("%v: grew %t and %t, %d holds of %d units; want the first time only, 2 of 4",
-				algorithm, first, second, s.Holds.Number(), s.Holds.Units())
-		}
-		if used := s.Used(l, now); used != 0 {
-			t.Errorf("%v: %d used, want the holds left out", algorithm, used)
 		}
 	}
 }

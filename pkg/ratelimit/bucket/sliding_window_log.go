@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -62,11 +61,6 @@ func (slidingWindowLog) refund(_ *Limit, s *State, n, since int64) {
 
 // merge keeps the larger cost at each time.
 func (slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
-	return joinGrants(s, other, math.MaxInt64)
-}
-
-// joinGrants keeps the larger cost at each time, but adds no more than the missing units, oldest first.
-func joinGrants(s, other *State, missing int64) (grew bool) {
 	if covers(s.Grants, other.Grants) {
 		return false
 	}
@@ -80,12 +74,10 @@ func joinGrants(s, other *State, missing int64) (grew bool) {
 		if len(mine) > 0 && mine[0].At == theirs.At {
 			g, mine = mine[0], mine[1:]
 		}
-		if more := min(theirs.Cost-g.Cost, missing); more > 0 {
-			g.Cost, missing, count, grew = g.Cost+more, missing-more, count+more, true
+		if more := theirs.Cost - g.Cost; more > 0 {
+			g.Cost, count, grew = theirs.Cost, count+more, true
 		}
-		if g.Cost > 0 {
-			all = append(all, g)
-		}
+		all = append(all, g)
 	}
 	if grew {
 		s.Grants, s.Count = append(all, mine...), count

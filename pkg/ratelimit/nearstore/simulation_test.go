@@ -17,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
@@ -86,11 +87,11 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 			fates[i] = bucket.FloorVoided
 		}
 		if note, ok := s.notes[t.Key]; t.Floor != nil && (!ok || note < t.Floor.At) {
-			t.Floor.Join(&t.Limit, &loaded[i].State, now)
+			storetest.JoinFloor(t.Floor, &t.Limit, &loaded[i].State, now)
 			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
 		} else if t.Floor != nil { // the note voids no holds
 			holds := bucket.Floor{State: bucket.State{Holds: t.Floor.State.Holds}}
-			holds.Join(&t.Limit, &loaded[i].State, now)
+			storetest.JoinFloor(&holds, &t.Limit, &loaded[i].State, now)
 			s.states[t.Key] = loaded[i].State.Clone()
 		}
 		if t.Refund > 0 {

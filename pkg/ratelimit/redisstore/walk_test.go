@@ -424,7 +424,7 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	alone.Remaining(&t.Limit, now) // brings it to the time
 	counted := *f
 	counted.State.Holds = nil // joinHolds adds them, and moves no bucket to another time
-	grew = counted.Join(&t.Limit, &joined, now)
+	grew = storetest.JoinFloor(&counted, &t.Limit, &joined, now)
 	if grew || !unused(joined) && joined.Last != alone.Last {
 		*s = joined
 		return bucket.FloorJoined, true
