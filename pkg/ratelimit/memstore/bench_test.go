@@ -151,7 +151,7 @@ func TestBytesPerBucket(t *testing.T) {
 	keys := keyBuffer(strings.Repeat("k", 60) + key(0))
 	for _, algorithm := range bucket.Algorithms {
 		for _, c := range []struct{ requests, buckets, most int }{
-			{1, testenv.Steps(300_000, 1_000_000), 100}, {5, 100_000, 170}, {20, testenv.Steps(50_000, 100_000), 240},
+			{1, testenv.Steps(300_000, 1_000_000), 100}, {5, 100_000, 170}, {20, testenv.Steps(25_000, 100_000), 240},
 		} {
 			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
 				continue

@@ -30,10 +30,10 @@ func ParseState(a bucket.Algorithm, text string) (bucket.State, error) {
 	return o.Seen[0].State, nil
 }
 
-// JoinFloor joins a floor with a state as the script does, and reports whether the state grew by it. It is Merge, except
-// for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
-// floor adds only as many units as the state has less of the time up to Floor.At, the oldest first. It adds no hold that
-// has expired: the state may have had it, and charged it.
+// JoinFloor joins a floor with a state as the script does, and reports whether the state grew by it. It is Merge,
+// except for a log that is known only in part: its units beyond the cut may be those that the state has at other times.
+// Such a floor adds only as many units as the state has less of the time up to Floor.At, the oldest first. It adds no
+// hold that has expired: the state may have had it, and charged it.
 func JoinFloor(f *bucket.Floor, l *bucket.Limit, s *bucket.State, now int64) (grew bool) {
 	known := f.Lowest()
 	known.Holds = nil
@@ -53,8 +53,8 @@ func JoinFloor(f *bucket.Floor, l *bucket.Limit, s *bucket.State, now int64) (gr
 	return s.Merge(l, &live, now) || grew
 }
 
-// dropUnits brings a state and a log that is known only in part to one time, and drops the units that JoinFloor does not
-// add from the log.
+// dropUnits brings a state and a log that is known only in part to one time, and drops from the log the units that
+// JoinFloor does not add.
 func dropUnits(f *bucket.Floor, l *bucket.Limit, s, known *bucket.State, now int64) {
 	at := f.At
 	if back := known.Last - now; back > bucket.MaxClockStep { // the floor moves with the clock
