@@ -130,10 +130,10 @@ test_module = scripts/gotest test/$(1) -count=1 -timeout=60m $(TESTFLAGS) ./...
 test-grpc-go: test-tools ## Run the tests of the running service with GRPC_TRANSPORT=grpc-go
 	GRPC_TRANSPORT=grpc-go scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) ./internal/service ./test/e2e
 
-# make test runs these packages with Redis.
-VALKEY_TESTS := ./pkg/ratelimit/... ./pkg/authz/rediskeys ./internal/service ./test/faults
+# make test runs these packages with Redis. Tests of other packages hardly use it.
+VALKEY_TESTS := ./pkg/ratelimit/redisstore ./pkg/authz/rediskeys ./internal/service ./test/faults
 .PHONY: test-valkey
-test-valkey: test-tools ## Run the tests of stores, keys, service and faults with Valkey in the place of Redis
+test-valkey: test-tools ## Run the tests of the Redis store, of keys, of the service and of faults with Valkey in the place of Redis
 	@[ -x .tools/bin/valkey-server ] || scripts/install-tools valkey
 	TEST_REDIS_BIN=$(CURDIR)/.tools/bin/valkey-server scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) $(VALKEY_TESTS)
 

@@ -79,6 +79,7 @@ func TestAttacks(t *testing.T) {
 		{"HTTP answers that are not read", unreadHTTP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			a := newArena(t, insecure.NewCredentials())
 			c.attack(a)
 			a.finish()
@@ -102,6 +103,7 @@ func TestAttacksOverTLS(t *testing.T) {
 		{"handshakes without an end", unfinishedHandshakes},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			cfg := &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}}
 			a := newArena(t, credentials.NewTLS(cfg), "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert,
 				"GRPC_SERVER_TLS_KEY="+key)
@@ -152,9 +154,11 @@ func newArena(t *testing.T, secured credentials.TransportCredentials, environmen
 func (a *arena) grpc() string { return testenv.Loopback(a.service.GRPCPort) }
 func (a *arena) http() string { return testenv.Loopback(a.service.HTTPPort) }
 
-// ask asks again and again until ctx is done. Each answer has to come.
+// ask asks again and again until ctx is done, 200 times a second at most. Each answer has to come.
 func (a *arena) ask(ctx context.Context, question func(context.Context) error) {
-	for ctx.Err() == nil {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for ; ctx.Err() == nil; <-pace.C {
 		begin := time.Now()
 		each, cancel := context.WithTimeout(a.Context(), patience)
 		if err := question(each); err != nil {
