@@ -40,7 +40,7 @@ func TestExplainIsTheDecision(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	const requests = 50
 	verdicts := map[string]int{}
-	for range testenv.Steps(100, 2000) { // rule sets
+	for range testenv.Steps(50, 2000) { // rule sets
 		var now atomic.Int64 // the store also reads it in the background
 		now.Store(1_700_000_000_000_000 + random.Int64N(1e12))
 		rules := randomRules(random)

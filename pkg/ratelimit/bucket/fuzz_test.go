@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // A scenario is the meaning of the fuzzer's bytes: a limit, and costs that come after steps of time.
@@ -101,7 +102,7 @@ func (b *bucketUnderTest) copied() bucket.State {
 // seed gives the fuzzer its first scenarios. A plain test run uses only these.
 func seed(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range testenv.Steps(100, 300) {
 		data := make([]byte, 4+random.IntN(200))
 		for i := range data {
 			data[i] = byte(random.Uint32())

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // buckets is a store for one goroutine.
@@ -35,7 +36,7 @@ func (b buckets) decide(now int64, r *bucket.Request, o *bucket.Outcome) {
 func TestSpread(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 1))
-	for leg := range 300 {
+	for leg := range testenv.Steps(100, 300) {
 		now := 1_700_000_000_000_000 + random.Int64N(1e12)
 		whole, apart := buckets{}, buckets{}
 		limits, holds := make([]bucket.Limit, 1+random.IntN(6)), make([]*bucket.Hold, 6)
@@ -175,7 +176,7 @@ func TestGiveBack(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			random := rand.New(rand.NewPCG(seed, uint64(algorithm)))
 			full := 0
-			for leg := range 3000 {
+			for leg := range testenv.Steps(1000, 3000) {
 				limit := bucket.Limit{
 					Algorithm: algorithm, Requests: 1 + random.Int64N(20), Burst: 1 + random.Int64N(20),
 					Window: 1 + random.Int64N(1_000_000),

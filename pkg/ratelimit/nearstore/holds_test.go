@@ -20,7 +20,7 @@ var withHolds = append(slices.Clone(bucket.Algorithms), bucket.Concurrency)
 
 // eachHeld runs a property for all algorithms with random limits that have holds of 2 s.
 func eachHeld(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Take)) {
-	eachOf(t, append(slices.Clone(withHolds), bucket.CalendarWindow), testenv.Steps(30, 300),
+	eachOf(t, append(slices.Clone(withHolds), bucket.CalendarWindow), testenv.Steps(15, 300),
 		func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 			property(t, random, heldTake(l, l.Algorithm == bucket.Concurrency || random.IntN(2) == 0))
 		})

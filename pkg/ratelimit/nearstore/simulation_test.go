@@ -280,7 +280,7 @@ func (r *replica) take(key string, l bucket.Limit, requests int) (admitted int) 
 }
 
 // runs is the number of random runs of each property and algorithm.
-var runs = testenv.Steps(100, 300)
+var runs = testenv.Steps(50, 300)
 
 // onlySeed repeats the runs of one seed. Goroutines that wake at one instant run in any order, so not all of them fail.
 var onlySeed = flag.Uint64("seed", 0, "the seed of all random runs of the properties; 0 for a new one each")

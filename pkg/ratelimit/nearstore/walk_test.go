@@ -102,7 +102,7 @@ func TestClockGoesBack(t *testing.T) {
 // also. A replica must decide as Redis alone does. In the long form, it sends a million requests.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	for range testenv.Steps(1600, 20_000) {
+	for range testenv.Steps(800, 20_000) {
 		seed := cmp.Or(*onlySeed, rand.Uint64())
 		w := walk{random: rand.New(rand.NewPCG(seed, 0)), now: 1_700_000_000_000_000}
 		if difference := follow(t, w.batches()); difference != "" {
