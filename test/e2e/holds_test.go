@@ -183,8 +183,7 @@ func startHolds(t *testing.T, reserves string, places *strings.Replacer, store s
 		rules += holdPolicy
 	}
 	root, _ := rulesDirectory(t, rules)
-	// With grpc-go, a call that is reset no longer waits for Redis. Its outcome is unknown, so its hold ends by its ttl.
-	environment := []string{"RUNTIME_ROOT=" + root, "GRPC_TRANSPORT=native"}
+	environment := []string{"RUNTIME_ROOT=" + root}
 	if store == "redis" {
 		h.redis = testenv.Redis(t)
 		environment = append(environment, "REDIS_URL=redis://"+h.redis.Addr, "REDIS_TIMEOUT="+longTimeout)

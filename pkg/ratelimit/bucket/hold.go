@@ -76,6 +76,9 @@ func (h *Hold) reserves() bool {
 	return number > 0
 }
 
+// Reserves reports whether the take asks for a hold.
+func (t *Take) Reserves() bool { return t.Hold.reserves() }
+
 // Settled returns the sum of the costs that the settlements charge, at most that many.
 func (h *Hold) Settled(most int64) (units int64) {
 	for i := range h.Settles {

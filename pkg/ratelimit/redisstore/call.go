@@ -26,6 +26,8 @@ type call struct {
 	until  time.Time // the end of the caller's wait
 	// settling means that the call is sent even if its caller does not wait any more.
 	settling bool
+	// reserves means that a request reserves units, so the caller must learn what became of a call that was sent.
+	reserves bool
 
 	names []byte // has the keys of all chunks
 	one   [1]chunk
@@ -81,6 +83,7 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 	for i := range r.Takes {
 		begin := len(c.names)
 		c.names = append(c.names, r.Takes[i].Key...)
+		c.reserves = c.reserves || r.Takes[i].Reserves()
 		ch.keys = append(ch.keys, texts.View(c.names[begin:]))
 	}
 	ch.beside = append(ch.beside, beside...)
@@ -106,14 +109,19 @@ func namesBeside(r *bucket.Request, prefix string, to scope) (names []string) {
 	return names
 }
 
-// start queues a call to which all requests were added. ctx is that of the caller.
+// start queues a call to which all requests were added. ctx is that of the caller. If the caller leaves, the wait ends,
+// except for a call that was sent and reserves: its outcome is needed to undo the holds.
 func (c *call) start(ctx context.Context) {
 	if c.node.breaker.open() {
 		c.fail(ErrUnavailable)
 		return
 	}
 	if ctx.Done() != nil {
-		c.leave = context.AfterFunc(ctx, c.expire)
+		leave := c.expire
+		if c.reserves {
+			leave = func() { c.giveUp() }
+		}
+		c.leave = context.AfterFunc(ctx, leave)
 	}
 	c.timer.Reset(time.Until(c.until))
 	switch w, err := c.node.lane.enter(c); {

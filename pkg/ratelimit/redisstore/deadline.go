@@ -42,8 +42,7 @@ func (c *call) timeOut() {
 // expire ends the wait for a call at its end, or when its caller gives up. If a reply has arrived, a worker gets grace
 // to read it: it has not had the CPU.
 func (c *call) expire() {
-	if c.state.CompareAndSwap(waiting, ended) {
-		c.end(ErrTooLate)
+	if c.giveUp() {
 		return
 	}
 	now := int64(time.Since(c.until))
@@ -66,6 +65,15 @@ func (c *call) expire() {
 		err = ErrTooLate
 	}
 	c.end(err)
+}
+
+// giveUp ends a call that has not been sent. It returns false for any other call.
+func (c *call) giveUp() bool {
+	if !c.state.CompareAndSwap(waiting, ended) {
+		return false
+	}
+	c.end(ErrTooLate)
+	return true
 }
 
 var errNoAnswer = fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)

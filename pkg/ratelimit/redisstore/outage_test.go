@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -149,6 +150,35 @@ func TestGivenUp(t *testing.T) {
 	if charged > unknown.Load() {
 		t.Errorf("of 50 requests that were given up %d were charged, but only %d have an unknown outcome",
 			charged, unknown.Load())
+	}
+}
+
+// TestReserveOfCallerWhoLeaves: a caller that leaves after its reserve was sent still learns whether there is a hold, so
+// that it can undo it.
+func TestReserveOfCallerWhoLeaves(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	const key = "quizzebra"
+	late := make(chan struct{}) // long after the caller has left
+	addr := testenv.Proxy(t, testenv.Redis(t).Addr, func() (toServer, fromServer testenv.Pass) {
+		return func(chunk []byte) bool {
+				if bytes.Contains(chunk, []byte(key)) {
+					leave()
+					time.AfterFunc(brief, func() { close(late) })
+				}
+				return true
+			}, func([]byte) bool {
+				if ctx.Err() != nil {
+					<-late
+				}
+				return true
+			}
+	})
+	s := open(t, redisstore.Config{URL: addr, Timeout: patient})
+	healthy(t, s)
+	hold := &bucket.Hold{TTL: 60_000_000, Most: 10, Reserves: []bucket.HoldCost{{ID: bucket.HoldID{1}, Cost: 1}}}
+	o := take(ctx, s, bucket.Request{Takes: []bucket.Take{{Key: key, Limit: perDay(10), Hold: hold}}})[0]
+	if o.Err != nil || o.Decisions[0].Held.Until == 0 {
+		t.Errorf("Redis decides %+v, want a hold", o)
 	}
 }
 
