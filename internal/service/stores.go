@@ -72,8 +72,8 @@ func (st *stores) openRedis(ctx context.Context) error {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.known, err = nearstore.New(nearstore.Config{
-		Shared: st.redis, MaxBuckets: s.Memory.MaxBuckets, DenialCache: s.Redis.DenialCache, Logger: log,
-		Panicked: cfg.Panicked,
+		Shared: st.redis, MaxBuckets: s.Memory.MaxBuckets, MaxHolds: s.Memory.MaxHolds,
+		DenialCache: s.Redis.DenialCache, Logger: log, Panicked: cfg.Panicked,
 	})
 	if err != nil {
 		return err

@@ -150,7 +150,7 @@ type Keys struct {
 // Memory is what the service keeps in its memory.
 type Memory struct {
 	MaxBuckets   int    `envconfig:"MEMORY_MAX_BUCKETS" group:"Memory" default:"1000000" min:"1" want:"want 1 or more" example:"5000000" desc:"maximum number of buckets in memory, with Redis of those that are remembered; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
-	MaxHolds     int    `envconfig:"MEMORY_MAX_HOLDS" default:"1000000" min:"1" want:"want 1 or more" example:"200000" desc:"maximum number of live holds in memory; beyond that, requests that reserve are denied"`
+	MaxHolds     int    `envconfig:"MEMORY_MAX_HOLDS" default:"1000000" min:"1" want:"want 1 or more" example:"200000" desc:"maximum number of live holds in memory, and with Redis of those that a replica remembers; beyond that, reserves that the replica decides itself are denied"`
 	SnapshotPath string `envconfig:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
 }
 
