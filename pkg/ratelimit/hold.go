@@ -18,7 +18,7 @@ import (
 type HoldTerms struct {
 	TTL    time.Duration `yaml:"ttl" doc:"How long a hold lives that nothing settles, 1ms to 168h: longer than the longest request." required:"true" example:"10m"`
 	Expiry HoldExpiry    `yaml:"expiry" doc:"What becomes of its units then." default:"charge; release for concurrency"`
-	Most   int64         `yaml:"most" doc:"How many holds a bucket can have." default:"1000" min:"1" max:"10000"`
+	Most   int64         `yaml:"most" doc:"How many holds a bucket can have. With Redis, a request that finds an expired hold reads all holds of the bucket, and other requests wait meanwhile: more than 1,000 are for memory." default:"1000" min:"1" max:"10000"`
 }
 
 const (
