@@ -98,7 +98,6 @@ func (s *spring) read() {
 	s.checkEmpty()
 }
 
-// property returns a property of the gateway.
 func (s *spring) property(path ...string) *strictyaml.Value {
 	return find(s.Root(), append(s.gateway[:len(s.gateway):len(s.gateway)], path...)...)
 }

@@ -209,7 +209,6 @@ func statusOrNone(a answer, i int) *statusOf {
 // reset returns the reset in whole seconds.
 func reset(s *statusOf) int64 { return s.GetDurationUntilReset().GetSeconds() }
 
-// limitName returns a limit as text.
 func limitName(l *limitOf) string {
 	if l == nil {
 		return "none"
