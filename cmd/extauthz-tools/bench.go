@@ -28,7 +28,6 @@ with tracing: another traceparent in each. deadline is grpc-go: another grpc-tim
 A server on this machine is found by its socket, for its CPU time. Ctrl-C prints the results so far. The exit code is
 1 if a request had no answer.`
 
-// benchFlags are the flags of bench.
 type benchFlags struct {
 	service, domain, method, host, path, keys string
 	descriptors                               []*ratelimitv3.RateLimitDescriptor

@@ -159,7 +159,6 @@ func addServiceFlags(c *cobra.Command, given services, older, newer, requests st
 	return s
 }
 
-// checkFlags returns the mistake in the flags.
 func (s *services) checkFlags() error {
 	if s.old == "" || s.new == "" {
 		return command.Usage("--old and --new: give both")

@@ -8,12 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
-	"github.com/extauthz/extauthz/internal/settings"
 )
 
 func main() {
 	p := &program{command.OfProcess()}
-	p.Stdout, p.Stderr = settings.HideSecrets(p.Stdout), settings.HideSecrets(p.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }
 

@@ -22,15 +22,7 @@ func main() {
 type program struct{ command.Program }
 
 // run runs one subcommand and returns the exit code.
-func (p *program) run(args []string) int {
-	p.hideSecrets()
-	return p.Run(p.root(), args)
-}
-
-// hideSecrets keeps secrets of the environment out of what the program prints.
-func (p *program) hideSecrets() {
-	p.Stdout, p.Stderr = settings.HideSecrets(p.Stdout), settings.HideSecrets(p.Stderr)
-}
+func (p *program) run(args []string) int { return p.Run(p.root(), args) }
 
 func (p *program) root() *cobra.Command {
 	root := p.serve()

@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // called runs the program by the name it was called by. The image has links with the names of the binaries of
@@ -30,7 +31,7 @@ func (p *program) called(name string, args []string) int {
 // byFlags runs a command that takes flags as envoyproxy/ratelimit does, with one dash or two. define adds the flags,
 // and returns what to do with them. A wrong flag is exit code 2, as there.
 func (p *program) byFlags(name string, args []string, define func(*flag.FlagSet) func() error) int {
-	p.hideSecrets()
+	p.Stdout, p.Stderr = settings.HideSecrets(p.Stdout), settings.HideSecrets(p.Stderr)
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(p.Stderr)
 	run := define(flags)

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
@@ -51,8 +52,10 @@ func OfProcess() Program {
 	return p
 }
 
-// Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.
+// Root makes a command the root of a program, which then keeps secrets of the environment out of what it prints. Beside
+// its own subcommands it has version, also as a flag, and man.
 func (p *Program) Root(root *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	p.Stdout, p.Stderr = settings.HideSecrets(p.Stdout), settings.HideSecrets(p.Stderr)
 	root.Args = knownSubcommand
 	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
 	root.SetIn(p.Stdin)

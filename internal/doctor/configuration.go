@@ -21,7 +21,6 @@ func kind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:      "configuration of Envoy",
 		Begins:    "it begins with `static_resources:`, or is the /config_dump of Envoy's admin interface",
-		Empty:     "there is nothing in the file",
 		Second:    "a configuration of Envoy is one document: check each document separately",
 		MaxSize:   64 << 20,
 		TooLarge:  "is this a configuration of Envoy?",

@@ -56,11 +56,7 @@ func ExamineRedis(ctx context.Context, setting string, cfg redisstore.Config, ru
 	x.rights()
 	text, err := client.Info(ctx).Result()
 	if err == nil {
-		info := map[string]string{}
-		for line := range strings.Lines(text) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			info[name] = value
-		}
+		info := redisstore.Info(text)
 		x.version(info)
 		x.memory(info)
 		x.persistence(info["aof_enabled"] == "1", rules)

@@ -196,7 +196,6 @@ func (f *Flow) Answer(ctx context.Context, m Method, message string, headers tel
 	return reply, err
 }
 
-// spanNames are the names of spans.
 var spanNames = [...]string{RateLimit: "ShouldRateLimit", Check: "Check"}
 
 // callHeaders reads the headers of a call of the native transport.

@@ -13,8 +13,7 @@ type Decided struct {
 	// Query is the query for the limiter, and Result its answer. Both are nil if no limit was asked.
 	Query  *ratelimit.Query
 	Result *ratelimit.Result
-	// Request and Pending are those of a check, nil for the rate limit service.
-	Request *authz.Request
+	// Pending is that of a check, nil for the rate limit service.
 	Pending *authz.Pending
 	// Reply is the answer to Envoy, unless there is an Err. Delay is how long it is held.
 	Reply []byte
@@ -38,7 +37,7 @@ func (f *Flow) Decide(ctx context.Context, m Method, message string) *Decided {
 		d.Result = &c.result
 	}
 	if m == Check && c.check.request != nil {
-		d.Request, d.Pending = c.check.request, &c.check.pending
+		d.Pending = &c.check.pending
 	}
 	return d
 }

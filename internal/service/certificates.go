@@ -70,7 +70,6 @@ func (c *certificates) report(name string) func(error) {
 	}
 }
 
-// collect sends the metrics of all certificates.
 func (c *certificates) collect(to samples) {
 	usable := to.gauge("certificate_last_reload_successful",
 		"0 while the files of a certificate cannot be used and the previous one stays in use.", "certificate")

@@ -62,54 +62,44 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) collectDecisions(to samples) {
-	type sum struct {
-		allowed, denied, shadowDenied, undecided uint64
-		holds                                    bool
-		settled, unknown, expired, undone        uint64
-	}
-	sums := make(map[ratelimit.Series]sum) // rules may share a name
-	m.live.Limits().EachCounters(func(name ratelimit.Series, n *ratelimit.Counters) {
-		name.Beside = false // it is no label
-		s := sums[name]
-		s.allowed += n.Allowed.Descriptors()
-		s.denied += n.Denied.Descriptors()
-		s.shadowDenied += n.ShadowDenied.Descriptors()
-		s.undecided += n.Undecided.Load()
-		s.holds = s.holds || n.HasHolds()
-		s.settled += n.Settled.Load()
-		s.unknown += n.Unknown.Load()
-		s.expired += n.Expired.Load()
-		s.undone += n.Undone.Load()
-		sums[name] = s
+	decided, ended, undecided := map[[4]string]uint64{}, map[[4]string]uint64{}, map[[3]string]uint64{}
+	m.live.Limits().EachCounters(func(s ratelimit.Series, n *ratelimit.Counters) { // rules may share a name
+		decided[[...]string{s.Domain, s.Rule, s.Limit, "allowed"}] += n.Allowed.Descriptors()
+		decided[[...]string{s.Domain, s.Rule, s.Limit, "denied"}] += n.Denied.Descriptors()
+		decided[[...]string{s.Domain, s.Rule, s.Limit, "shadow_denied"}] += n.ShadowDenied.Descriptors()
+		undecided[[...]string{s.Domain, s.Rule, s.Limit}] += n.Undecided.Load()
+		if n.HasHolds() {
+			ended[[...]string{s.Domain, s.Rule, s.Limit, "settled"}] += n.Settled.Load()
+			ended[[...]string{s.Domain, s.Rule, s.Limit, "unknown"}] += n.Unknown.Load()
+			ended[[...]string{s.Domain, s.Rule, s.Limit, "expired"}] += n.Expired.Load()
+			ended[[...]string{s.Domain, s.Rule, s.Limit, "undone"}] += n.Undone.Load()
+		}
 	})
 	decisions := to.counter("ratelimit_decisions_total",
 		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. "+
 			"Of several limits of a rule, the tightest counts. A limit in shadow beside others counts its denials.",
 		"domain", "rule", "limit", "decision")
-	undecided := to.counter("ratelimit_undecided_total",
+	for name, n := range decided {
+		decisions(n, name[:]...)
+	}
+	failures := to.counter("ratelimit_undecided_total",
 		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
+	for name, n := range undecided {
+		failures(n, name[:]...)
+	}
 	ends := to.counter("ratelimit_hold_ends_total",
 		"Holds that have ended, by end: settled, expired, or undone because the call has ended before its answer. "+
 			"The end unknown counts settlements that have found no hold; their cost is charged all the same.",
 		"domain", "rule", "limit", "end")
-	m.collectHolds(to)
-	for name, s := range sums {
-		if s.holds {
-			ends(s.settled, name.Domain, name.Rule, name.Limit, "settled")
-			ends(s.unknown, name.Domain, name.Rule, name.Limit, "unknown")
-			ends(s.expired, name.Domain, name.Rule, name.Limit, "expired")
-			ends(s.undone, name.Domain, name.Rule, name.Limit, "undone")
-		}
-		decisions(s.allowed, name.Domain, name.Rule, name.Limit, "allowed")
-		decisions(s.denied, name.Domain, name.Rule, name.Limit, "denied")
-		decisions(s.shadowDenied, name.Domain, name.Rule, name.Limit, "shadow_denied")
-		undecided(s.undecided, name.Domain, name.Rule, name.Limit)
+	for name, n := range ended {
+		ends(n, name[:]...)
 	}
+	m.collectHolds(to)
 	t := m.limiter.Totals()
-	decided := to.counter("ratelimit_requests_total",
+	requests := to.counter("ratelimit_requests_total",
 		"Requests with a limit, by what decided, as in the log of decisions.", "decided_by")
 	for source := range t.Decided {
-		decided(t.Decided[source].Load(), ratelimit.Decider(source).String())
+		requests(t.Decided[source].Load(), ratelimit.Decider(source).String())
 	}
 	requestLimits := to.counter("ratelimit_override_decisions_total",
 		"Descriptors with a limit that Envoy has sent, and no rule with `override`, by decision.", "decision")

@@ -3,8 +3,9 @@ package service
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // notFromPages returns a handler that refuses what a web page of another site makes the browser of an operator send,
@@ -33,7 +34,5 @@ func isLoopbackName(host string) bool {
 		host = name
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	address, err := netip.ParseAddr(host)
-	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") ||
-		err == nil && address.Unmap().IsLoopback()
+	return host == "" || strings.HasSuffix(host, ".localhost") || settings.IsLoopback(host)
 }

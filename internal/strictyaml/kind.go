@@ -8,7 +8,7 @@ type Kind struct {
 	Noun string
 	// Begins describes the beginning of such a file. It is the hint for a file of another kind.
 	Begins string
-	// Empty is the message for an empty file.
+	// Empty is the message for an empty file. Default: there is nothing in the file.
 	Empty string
 	// Second is the hint for a second document.
 	Second string

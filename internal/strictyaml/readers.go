@@ -34,7 +34,6 @@ func (d *decoder) cannotBe(f field, hints ...string) bool {
 	return d.fail(f.value.at, fmt.Sprintf("%s cannot be %s", f.name(), f.value), hints...)
 }
 
-// readBool reads true or false.
 func readBool(d *decoder, f field, into reflect.Value) bool {
 	const want = "`true` or `false`"
 	v := f.value

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ func parseYAML(doc *Document) *yaml.Node {
 		err := loader.Load(&document)
 		if errors.Is(err, io.EOF) {
 			if root == nil {
-				doc.fail(place{}, doc.kind.Empty, doc.kind.Begins)
+				doc.fail(place{}, cmp.Or(doc.kind.Empty, "there is nothing in the file"), doc.kind.Begins)
 			}
 			return root
 		}

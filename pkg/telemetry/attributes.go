@@ -185,7 +185,6 @@ func (l *DecisionLog) descriptors(d *decision, q *ratelimit.Query, res *ratelimi
 	return own
 }
 
-// decisionText returns the decision on one descriptor.
 func decisionText(s *ratelimit.Status) string {
 	switch {
 	case s.Unlimited:

@@ -108,7 +108,6 @@ func (l *DecisionLog) admits(d *decision) bool {
 	return false
 }
 
-// write writes the line of a decision.
 func (l *DecisionLog) write(d *decision, attrs []slog.Attr) {
 	level := slog.LevelInfo
 	if d.passes() {

@@ -130,7 +130,6 @@ func (c *RedisCluster) EndMove(key string, from, to *RedisServer) {
 	}
 }
 
-// hostPort returns the parts of the address.
 func (r *RedisServer) hostPort() (host, port string) {
 	r.t.Helper()
 	host, port, err := net.SplitHostPort(r.Addr)

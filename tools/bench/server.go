@@ -73,13 +73,6 @@ func freePort() (string, error) {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
 }
 
-// startRedis starts a Redis that keeps nothing on disk.
-func (s *stage) startRedis(ctx context.Context) (*server, error) {
-	return s.launch(ctx, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
-		"--appendonly", "no", "--loglevel", "warning")
-}
-
-// startService starts a build of the service.
 func (s *stage) startService(ctx context.Context, binary string, env []string) (*server, error) {
 	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port, "PORT=0", "DEBUG_PORT=0")
 	return s.launch(ctx, env, binary)

@@ -33,7 +33,6 @@ func (f *flights) at(id uint32) *request {
 	return f.late[id]
 }
 
-// remove removes a request that is in flight.
 func (f *flights) remove(r *request) {
 	if at := f.place(r.id); *at == r {
 		*at = nil

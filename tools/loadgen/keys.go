@@ -58,9 +58,6 @@ func (k Keys) String() string {
 
 // draw returns a function that draws keys, for one goroutine.
 func (k Keys) draw(seed uint64) func() uint64 {
-	if k.Number == 1 {
-		return func() uint64 { return 0 }
-	}
 	if k.Distribution == Sequence {
 		next := uint64(0)
 		return func() uint64 {

@@ -80,10 +80,8 @@ type measurement struct {
 	ended   atomic.Int64 // time.Duration; no request begins afterwards
 }
 
-// clock returns the time since the start.
 func (m *measurement) clock() time.Duration { return time.Since(m.began) }
 
-// end returns the time at which requests end.
 func (m *measurement) end() time.Duration { return time.Duration(m.ended.Load()) }
 
 func newMeasurement(p Plan) *measurement {

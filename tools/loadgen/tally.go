@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// outcome is one answer.
 type outcome struct {
 	latency time.Duration
 	allowed bool

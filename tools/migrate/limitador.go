@@ -17,7 +17,6 @@ func LimitadorKind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:      "limits file of Limitador",
 		Begins:    "it is a list of limits, each with namespace, max_value, seconds, conditions and variables",
-		Empty:     "there is nothing in the file",
 		Second:    "a limits file is one document: convert each document separately",
 		List:      true,
 		MaxSize:   4 << 20,

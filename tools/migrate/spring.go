@@ -14,7 +14,6 @@ func SpringKind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:      "configuration of Spring",
 		Begins:    "it has `spring:` with `cloud.gateway.routes` below it; properties files cannot be converted",
-		Empty:     "there is nothing in the file",
 		Second:    "convert each document of the file separately: each can belong to another profile",
 		MaxSize:   4 << 20,
 		TooLarge:  "is this a configuration of Spring?",
@@ -99,7 +98,6 @@ func (s *spring) read() {
 	s.checkEmpty()
 }
 
-// property returns a property of the gateway.
 func (s *spring) property(path ...string) *strictyaml.Value {
 	return find(s.Root(), append(s.gateway[:len(s.gateway):len(s.gateway)], path...)...)
 }

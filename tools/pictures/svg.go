@@ -46,7 +46,6 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string) {
 	s.printf(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, num(x1), num(y1), num(x2), num(y2))
 }
 
-// point is a place in a picture.
 type point struct{ x, y float64 }
 
 // area draws a line and fills the area between the line and the baseline.

@@ -81,7 +81,7 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 			continue
 		}
 		of := older.GetStatuses()[i]
-		for _, diff := range j.compareStatus(of, newer.GetStatuses()[i], s) {
+		for _, diff := range j.compareStatus(of, newer.GetStatuses()[i]) {
 			diff.Request, diff.Subject = number, name[i]
 			if diff.Row == "" {
 				diff.Row = j.explain(r, d, s, of, newer.GetStatuses()[i])
@@ -99,7 +99,7 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 }
 
 // compareStatus returns the differences of one descriptor, some of them with their row.
-func (j *judge) compareStatus(older, newer *statusOf, s *seen) (found []Difference) {
+func (j *judge) compareStatus(older, newer *statusOf) (found []Difference) {
 	add := func(what, older, newer string, row compatibility.Row) {
 		if older != newer {
 			found = append(found, Difference{What: what, Old: older, New: newer, Row: row})
@@ -114,9 +114,9 @@ func (j *judge) compareStatus(older, newer *statusOf, s *seen) (found []Differen
 	}
 	add("remaining", fmt.Sprint(older.GetLimitRemaining()), fmt.Sprint(newer.GetLimitRemaining()), row)
 	if a, b := reset(older), reset(newer); a-b > 1 || b-a > 1 { // a second can pass between the two
-		row = ""
 		switch {
 		case j.strict:
+			row = ""
 		case denied:
 			row = compatibility.Reset
 		default:
@@ -209,7 +209,6 @@ func statusOrNone(a answer, i int) *statusOf {
 // reset returns the reset in whole seconds.
 func reset(s *statusOf) int64 { return s.GetDurationUntilReset().GetSeconds() }
 
-// limitName returns a limit as text.
 func limitName(l *limitOf) string {
 	if l == nil {
 		return "none"

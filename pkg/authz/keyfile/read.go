@@ -23,7 +23,6 @@ const maxLines = 1_000_000
 // endMark is the last line.
 const endMark = `{"end":true}`
 
-// contents is what a key file holds.
 type contents struct {
 	// records has the newest record of each id, in the order in which the ids first appear.
 	records []apikey.Record
@@ -121,7 +120,6 @@ func findEnd(content []byte) int {
 	return body
 }
 
-// line is a line of the file.
 type line struct {
 	number int
 	text   []byte

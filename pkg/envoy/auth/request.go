@@ -192,7 +192,6 @@ func (m *Message) rawHeader(msg string) error {
 	return r.Err()
 }
 
-// addHeader adds a header.
 func (m *Message) addHeader(name, value string) {
 	if !isLower(name) { // never from Envoy; ToLower takes twice as long
 		name = strings.ToLower(name)

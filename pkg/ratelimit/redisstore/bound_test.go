@@ -120,7 +120,7 @@ func (p *impostor) answer(words []string) string {
 		}
 		return "*2\r\n$5\r\nproto\r\n:2\r\n"
 	case "info":
-		return "$0\r\n\r\n"
+		return "$8\r\nrole:any\r\n" // without a section
 	case "sentinel":
 		if strings.EqualFold(words[1], "get-master-addr-by-name") {
 			return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)

@@ -19,7 +19,6 @@ type connection struct {
 	client redis.UniversalClient // has no other connection
 }
 
-// attempt is an attempt to connect.
 type attempt struct {
 	connection
 	err    error
@@ -91,7 +90,6 @@ func (a *attempt) past() bool {
 	}
 }
 
-// close closes the connection.
 func (c *connection) close() { _ = c.client.Close() }
 
 // errConnecting means that an attempt to connect goes on.

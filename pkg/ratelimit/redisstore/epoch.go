@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +51,6 @@ func (s *Store) Suspect(t *bucket.Take) {
 	}
 }
 
-// begin begins an epoch.
 func (e *epoch) begin() { e.number.Store(e.counter.Add(1)) }
 
 // notice begins an epoch if the reply to a call is a sign of a loss: the server has just started, or it is a replica.
@@ -67,16 +67,28 @@ var errNotConnected = errors.New("no answer on a new connection")
 // connected begins an epoch if a new connection does not lead to the same server in the same role as the last one. If
 // the server does not tell, each connection begins an epoch.
 func (e *epoch) connected(ctx context.Context, c *redis.Conn) error {
-	info := c.InfoMap(ctx, "server", "replication")
-	if err := info.Err(); err != nil && code(err) == "" {
+	text, err := c.Info(ctx, "server", "replication").Result()
+	if err != nil && code(err) == "" {
 		return fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := e.server
-	e.server = info.Item("Server", "run_id") + info.Item("Replication", "role")
+	info := Info(text)
+	e.server = info["run_id"] + info["role"]
 	if e.server == "" || last != "" && last != e.server {
 		e.begin()
 	}
 	return nil
+}
+
+// Info returns the fields of a reply to INFO, of all its sections. InfoMap of the library panics if the reply of an
+// impostor has a field before the first section.
+func Info(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	return fields
 }

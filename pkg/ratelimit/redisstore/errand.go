@@ -46,7 +46,6 @@ const maxHops = 5
 // tryAgainAfter is the wait before a single key is tried again, in case a node cannot tell where it is.
 const tryAgainAfter = time.Millisecond
 
-// run decides the requests.
 func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 	e.awaitSlots()
 	var pieces []piece

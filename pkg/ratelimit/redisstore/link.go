@@ -55,7 +55,6 @@ func linking(options *redis.UniversalOptions, b bound, pool *Connections) dialer
 	}
 }
 
-// Close closes the connection.
 func (l *link) Close() error {
 	if l.pool != nil && l.closed.CompareAndSwap(false, true) {
 		l.pool.closed.Add(1)

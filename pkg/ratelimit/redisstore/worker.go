@@ -79,7 +79,6 @@ func (w *worker) open(ctx context.Context, until time.Time) bool {
 	return false
 }
 
-// disconnect closes the connection.
 func (w *worker) disconnect() {
 	w.close()
 	w.node.lane.mu.Lock()

@@ -22,7 +22,6 @@ type group struct {
 // partLen is how many slots are allocated together, so that a large group grows and shrinks fast.
 const partLen = 1024
 
-// slot returns the slot at an index.
 func (g *group) slot(i uint32) *uint32 { return &g.parts[i/partLen][i%partLen] }
 
 // push adds a slot at the end.
@@ -65,7 +64,6 @@ type groups struct {
 	heap []uint16
 }
 
-// of returns the group with a number.
 func (g *groups) of(number uint16) *group { return g.list.at(uint32(number)) }
 
 // number returns the number of a rule's group, which it makes if needed. Rules beyond 65,536 share a group.
@@ -154,7 +152,6 @@ func (sh *Shard[N, E]) SetHolds(slot uint32, number int64) {
 // Holds returns the number of live holds of the bucket in a slot.
 func (sh *Shard[N, E]) Holds(slot uint32) uint16 { return sh.at(slot).holds }
 
-// swap swaps two buckets of a group.
 func (sh *Shard[N, E]) swap(g *group, a, b uint32) {
 	p, q := g.slot(a), g.slot(b)
 	*p, *q = *q, *p

@@ -16,7 +16,6 @@ const segmentLen = 1024
 // segment has places. A place holds the low 32 bits of a hash and a slot + 1, or 0 if it is free.
 type segment [segmentLen]uint64
 
-// newPlace returns the place of a hash and a slot.
 func newPlace(hash uint64, slot uint32) uint64 { return hash<<32 | uint64(slot+1) }
 
 // hashOf returns the low 32 bits of a place's hash. The lowest choose the place in a segment, the others the segment.

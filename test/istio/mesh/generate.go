@@ -26,7 +26,6 @@ type Envoy struct {
 	Clusters  []*cluster.Cluster
 }
 
-// resources returns all resources of the configuration.
 func (e Envoy) resources() []proto.Message {
 	var all []proto.Message
 	for _, l := range e.Listeners {

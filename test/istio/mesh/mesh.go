@@ -200,5 +200,4 @@ func (m *Mesh) addObject(file string, schema resource.Schema, text []byte) error
 	return nil
 }
 
-// domain is the domain of the cluster.
 const domain = "cluster.local"
