@@ -153,8 +153,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestReserveOfCallerWhoLeaves: a caller that leaves after its reserve was sent still learns whether there is a hold. So
-// it can undo it.
+// TestReserveOfCallerWhoLeaves: a caller that leaves after its reserve was sent still learns whether there is a hold,
+// so that it can undo it.
 func TestReserveOfCallerWhoLeaves(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	const key = "quizzebra"
