@@ -135,7 +135,7 @@ func TestCheck(t *testing.T) {
 		},
 			"headers.plan: `x-envoy-plan` cannot be an identity header: Envoy sets it itself"},
 		{"a default of another", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = new("X-Auth-Owner") },
-			": `x-auth-owner` cannot be an identity header: a credential is in it, and credentials do not reach the upstream"},
+			": `x-auth-owner` cannot be an identity header: a credential is in it"},
 		{"kept", func(p *authz.Policy) { p.KeepHeaders = []string{"x-api-key"} },
 			"keep_headers[0]: `x-api-key` is not one of the headers that are removed"},
 	} {

@@ -20,6 +20,7 @@ type Credential struct {
 	Audiences         []string         `yaml:"audiences" required:"true" remedy:"add 'audiences: [<an aud of the tokens>]': without it, tokens for other services would be valid here" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
 	Algorithms        []string         `yaml:"algorithms" required:"true" remedy:"add 'algorithms: [RS256]', or those that the issuer signs with" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
 	Leeway            time.Duration    `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
+	Forward           bool             `yaml:"forward" doc:"Sends the token of an allowed request to the upstream, as the client sent it." default:"false" example:"true"`
 	JWKSURL           *string          `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
 	JWKSFile          *string          `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
 	OwnerClaim        *credential.Path `yaml:"owner_claim" doc:"The claim that names the owner. It must be a text." default:"sub" example:"client_id"`
@@ -49,6 +50,9 @@ func (*Credential) Traits() credential.Traits {
 func (c *Credential) Place() credential.Place {
 	return cmp.Or(c.Source.Place(), credential.Place{In: credential.Scheme, Name: "Bearer"})
 }
+
+// Forwards reports whether the upstream gets a valid token.
+func (c *Credential) Forwards() bool { return c.Forward }
 
 // String returns the issuer and the place.
 func (c *Credential) String() string { return text(c.Issuer) + ", " + c.Place().String() }
