@@ -110,8 +110,8 @@ func TestCommands(t *testing.T) {
 		{args: "schema authz.jwt", code: 0, stdout: "\n  leeway        duration       How far the clocks"},
 		{args: "schema authz.jwt", code: 0, stdout: "may differ, at most 1m. (default 0s)\n"},
 		{args: "schema authz.header", code: 0, stdout: "keys match authz.header (* is required):\n"},
-		{args: "schema authz.jwt", code: 0, stdout: "\nAt most one of header, scheme, query or cookie.\nOne of jwks_url or " +
-			"jwks_file is required.\n"},
+		{args: "schema authz.jwt", code: 0, stdout: "\nAt most one of header, scheme, query or cookie.\nAt most one of " +
+			"jwks_url or jwks_file.\n"},
 		{args: "schema authz.limits.actions", code: 0, stdout: "\nOne of credential, request_headers, remote_address, "},
 		{args: "schema authz.refused.cost.number", code: 0,
 			stdout: "authz.limits.cost.number: whole number, 1 to 1000000000\n"},

@@ -28,23 +28,25 @@ func (d *Decision) undecided() {
 // envoyOnly are request headers that only Envoy may set.
 var envoyOnly = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
 
-// cleanse removes credentials. It sets or removes each identity header, whatever the client sends.
-func (d *Decision) cleanse(p *policy, r *Request) {
-	d.Strip = p.strip
+// cleanse removes credentials, except for the used one if it is forwarded. So the upstream gets no token that is not
+// verified. It sets or removes each identity header, whatever the client sends.
+func (d *Decision) cleanse(p *policy, r *Request, used *accepted) {
+	remove := &p.removal
+	if used != nil {
+		remove = used.removal
+	}
+	d.Strip, d.RemoveQuery = remove.strip, remove.query
 	for i := range r.Headers {
 		if name := r.Headers[i].Name; p.lookalikes.has(name) {
 			d.Remove = append(d.Remove, name)
 		}
 	}
-	for i := range p.credentials {
-		at := p.credentials[i].place
-		if at.In == credential.Scheme && carries(at.Name, r) && !slices.Contains(d.Remove, "authorization") {
-			d.Remove = append(d.Remove, "authorization")
-		}
+	if slices.ContainsFunc(remove.schemes, func(scheme string) bool { return carries(scheme, r) }) &&
+		!slices.Contains(d.Remove, "authorization") {
+		d.Remove = append(d.Remove, "authorization")
 	}
-	d.RemoveQuery = p.removeQuery
-	if len(p.cookies) > 0 {
-		d.stripCookies(p.cookies, r)
+	if len(remove.cookies) > 0 {
+		d.stripCookies(remove.cookies, r)
 	}
 	for i, value := range [...]string{d.Identity.Owner, d.Identity.Plan, d.Identity.Method, d.Identity.KeyID} {
 		d.setHeader(p.headers[i], value)

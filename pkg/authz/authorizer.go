@@ -96,7 +96,9 @@ type Pending struct {
 	Decision Decision
 
 	facts  facts
-	policy *policy      // nil if no policy applies
+	policy *policy // nil if no policy applies
+	// used is the valid credential of the request, nil for none.
+	used   *accepted
 	quota  bool         // see readsQuota
 	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
 	now    bool         // the decision must not take long
@@ -177,7 +179,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 		a.failures.count(failureKind{p.failed, answer})
 	}
 	if d.Verdict == Allowed {
-		d.cleanse(p.policy, p.facts.request)
+		d.cleanse(p.policy, p.facts.request, p.used)
 	}
 	p.finish(&a.cfg)
 	counted := ""
@@ -222,6 +224,9 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	carried, err := a.authenticate(ctx, pending)
 	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
 		return err
+	}
+	if err == nil {
+		pending.used = carried
 	}
 	failed := failure(err)
 	d.explain(err)

@@ -86,7 +86,7 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 	case strings.HasPrefix(name, "x-envoy-"), name == forwardedFor:
 		why = "Envoy sets it itself"
 	case c.brings(name):
-		why = "a credential is in it, and credentials do not reach the upstream"
+		why = "a credential is in it"
 		remedy = "choose another header for the credential, or for this under `headers:`"
 	default:
 		return

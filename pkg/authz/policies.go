@@ -145,11 +145,8 @@ type policy struct {
 	quotaPath                     string                // "" for none
 	headers                       [4]string             // IdentityHeaders.Names
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
-	// strip are the headers that every request loses, beside those that look like one that is removed, set or kept.
-	strip      *httpheader.Names
-	lookalikes lookalikes
-	// removeQuery and cookies are the query parameters and cookies that hold credentials.
-	removeQuery, cookies []string
+	lookalikes                    lookalikes
+	removal                       removal // from a request without a credential that is forwarded
 	// trustsHops is true if an action reads x-forwarded-for, needsPeer for the address of the peer.
 	trustsHops, needsPeer, readsMetadata bool
 	challenges                           map[reply.Reason]string
@@ -161,6 +158,14 @@ type accepted struct {
 	traits  credential.Traits
 	place   credential.Place
 	checker credential.Checker // nil unless the kind is one
+	removal *removal           // from a request that this credential allows
+}
+
+// removal is what a request loses, beside headers that look like one that is removed, set or kept.
+type removal struct {
+	strip *httpheader.Names
+	// schemes are those of Authorization headers, query and cookies the parameters and cookies, that hold credentials.
+	schemes, query, cookies []string
 }
 
 // compile compiles a policy without mistakes.
@@ -197,26 +202,43 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	return c
 }
 
-// compileNames sets the headers, query parameters and cookies that are removed from requests.
+// compileNames sets what is removed from requests.
 func (p *policy) compileNames(keep []string, headers reply.Headers) {
-	remove := slices.Concat(envoyOnly[:], headers.Names())
+	names := slices.Concat(envoyOnly[:], headers.Names())
 	for _, name := range secondHeaders {
 		if !slices.Contains(keep, name) && !slices.Contains(p.headers[:], name) {
-			remove = append(remove, name)
+			names = append(names, name)
 		}
 	}
+	p.removal = p.removes(names, credential.Place{})
+	p.lookalikes = newLookalikes(slices.Concat(p.removal.strip.List(), keep, p.headers[:]))
 	for i := range p.credentials {
-		switch at := p.credentials[i].place; at.In {
-		case credential.Header:
-			remove = append(remove, at.Name)
-		case credential.Query:
-			p.removeQuery = append(p.removeQuery, at.Name)
-		case credential.Cookie:
-			p.cookies = append(p.cookies, at.Name)
+		c := &p.credentials[i]
+		c.removal = &p.removal
+		if f, ok := c.kind.(credential.Forwarder); ok && f.Forwards() {
+			c.removal = new(p.removes(names, c.place))
 		}
 	}
-	p.strip = httpheader.NewNames(remove)
-	p.lookalikes = newLookalikes(slices.Concat(remove, keep, p.headers[:]))
+}
+
+// removes returns the removal of headers, and of all credentials but those at a place.
+func (p *policy) removes(names []string, but credential.Place) (r removal) {
+	names = slices.Clone(names)
+	for i := range p.credentials {
+		switch at := p.credentials[i].place; {
+		case at == but:
+		case at.In == credential.Header:
+			names = append(names, at.Name)
+		case at.In == credential.Scheme && but.Header() != at.Header(): // a request has only one that is valid
+			r.schemes = append(r.schemes, at.Name)
+		case at.In == credential.Query:
+			r.query = append(r.query, at.Name)
+		case at.In == credential.Cookie:
+			r.cookies = append(r.cookies, at.Name)
+		}
+	}
+	r.strip = httpheader.NewNames(slices.DeleteFunc(names, func(name string) bool { return name == but.Header() }))
+	return r
 }
 
 // compileChallenges makes the WWW-Authenticate of each reason for a refusal: the accepted credentials.

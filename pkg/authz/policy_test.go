@@ -51,6 +51,9 @@ func TestCheck(t *testing.T) {
 		return limit(func(l *authz.RateLimit) { l.Actions = []authz.Action{{RemoteAddress: &a}} })
 	}
 	keys := func(url string) func(*authz.Policy) { return token(func(j *jwt.Credential) { j.JWKSURL = new(url) }) }
+	issuer := func(name string) func(*authz.Policy) {
+		return token(func(j *jwt.Credential) { j.Issuer, j.JWKSURL = new(name), nil })
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*authz.Policy)
@@ -91,8 +94,33 @@ func TestCheck(t *testing.T) {
 		{"the most leeway", token(func(j *jwt.Credential) { j.Leeway = time.Minute }), ""},
 		{"too much leeway", token(func(j *jwt.Credential) { j.Leeway = time.Minute + 1 }),
 			"credentials[1].jwt.leeway: `leeway` cannot be `1m0.000000001s`"},
-		{"no keys", token(func(j *jwt.Credential) { j.JWKSURL = nil }),
-			"credentials[1].jwt: `jwt` without `jwks_url` or `jwks_file`"},
+		{"the issuer alone", issuer("https://idp.example/realms/shop"), ""},
+		{"the issuer alone, with a slash", issuer("https://shop.eu.auth0.com/"), ""},
+		{"an issuer on this machine", issuer("http://localhost:8080/realms/shop"), ""},
+		{"an issuer that is no URL", issuer("idp"),
+			"credentials[1].jwt.issuer: the keys of the issuer `idp` cannot be discovered"},
+		{"an issuer over http", issuer("http://idp.example"),
+			"credentials[1].jwt.issuer: the keys of the issuer `http://idp.example` cannot be discovered"},
+		{"an issuer with a user", issuer("https://a@idp.example"),
+			"credentials[1].jwt.issuer: the keys of the issuer `https://a@idp.example` cannot be discovered"},
+		{"an issuer with a query", issuer("https://idp.example?a=b"),
+			"credentials[1].jwt.issuer: the keys of the issuer `https://idp.example?a=b` cannot be discovered"},
+		{"an issuer with a fragment", issuer("https://idp.example#a"),
+			"credentials[1].jwt.issuer: the keys of the issuer `https://idp.example#a` cannot be discovered"},
+		{"an issuer with a broken host", issuer("https://[::1"),
+			"credentials[1].jwt.issuer: the keys of the issuer `https://[::1` cannot be discovered"},
+		{"many tenants", issuer("https://login.microsoftonline.com/Common/v2.0"),
+			"credentials[1].jwt.issuer: no token has the issuer `https://login.microsoftonline.com/Common/v2.0`: " +
+				"Entra ID writes the ID of a tenant into `iss`"},
+		{"many tenants of version 1", issuer("https://sts.windows.net/{tenantid}/"), "credentials[1].jwt.issuer: " +
+			"no token has the issuer `https://sts.windows.net/{tenantid}/`: Entra ID writes the ID of a tenant into `iss`"},
+		{"many tenants with a URL of keys", token(func(j *jwt.Credential) {
+			j.Issuer = new("https://login.microsoftonline.com/organizations/v2.0")
+		}), "credentials[1].jwt.issuer: no token has the issuer `https://login.microsoftonline.com/organizations/v2.0`: " +
+			"Entra ID writes the ID of a tenant into `iss`"},
+		{"one tenant", issuer("https://login.microsoftonline.com/8c1ee6a6-0b1a-4d7c-8a3a-5f2b3a9f1c11/v2.0"), ""},
+		{"a discovery document as keys", keys("https://idp.example/.well-known/openid-configuration"),
+			"credentials[1].jwt.jwks_url: `jwks_url` is the URL of a discovery document, which has no keys"},
 		{"two places of keys", token(func(j *jwt.Credential) { j.JWKSFile = new("f") }),
 			"credentials[1].jwt.jwks_file: `jwks_file` beside `jwks_url`"},
 		{"http", keys("http://issuer.example/keys"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be plain http"},
@@ -135,7 +163,7 @@ func TestCheck(t *testing.T) {
 		},
 			"headers.plan: `x-envoy-plan` cannot be an identity header: Envoy sets it itself"},
 		{"a default of another", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = new("X-Auth-Owner") },
-			": `x-auth-owner` cannot be an identity header: a credential is in it, and credentials do not reach the upstream"},
+			": `x-auth-owner` cannot be an identity header: a credential is in it"},
 		{"kept", func(p *authz.Policy) { p.KeepHeaders = []string{"x-api-key"} },
 			"keep_headers[0]: `x-api-key` is not one of the headers that are removed"},
 	} {

@@ -207,8 +207,8 @@ func (r *recipe) write(t *testing.T) (dir string) {
 func (r *recipe) follow(t *testing.T) {
 	dir := r.write(t)
 	r.check(t, dir)
-	terminal := newTerminal(t, dir,
-		"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)
+	terminal := newTerminal(t, dir, append(r.publish(t),
+		"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)...)
 	var d *deployment
 	for _, e := range r.transcript {
 		if d == nil && strings.Contains(e.command, "localhost:") {

@@ -36,6 +36,12 @@ type Traits struct {
 	Gives []string
 }
 
+// Forwarder is a Kind whose credentials can reach the upstream. Those of other kinds are always removed.
+type Forwarder interface {
+	// Forwards reports whether the upstream gets a credential with which a request was allowed, as the client sent it.
+	Forwards() bool
+}
+
 // Checker judges the credentials of a kind, or is the kind whose settings suffice. It is safe for concurrent use.
 type Checker interface {
 	// Identify returns the identity of the client that has sent a credential, whose settings are kind. The error is

@@ -20,8 +20,9 @@ type Credential struct {
 	Audiences         []string         `yaml:"audiences" required:"true" remedy:"add 'audiences: [<an aud of the tokens>]': without it, tokens for other services would be valid here" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
 	Algorithms        []string         `yaml:"algorithms" required:"true" remedy:"add 'algorithms: [RS256]', or those that the issuer signs with" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
 	Leeway            time.Duration    `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
-	JWKSURL           *string          `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
-	JWKSFile          *string          `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
+	Forward           bool             `yaml:"forward" doc:"Sends the token of an allowed request to the upstream, as the client sent it." default:"false" example:"true"`
+	JWKSURL           *string          `yaml:"jwks_url" oneof:"keys,optional" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." default:"discovered by issuer" example:"https://idp.example/.well-known/jwks.json"`
+	JWKSFile          *string          `yaml:"jwks_file" oneof:"keys,optional" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
 	OwnerClaim        *credential.Path `yaml:"owner_claim" doc:"The claim that names the owner. It must be a text." default:"sub" example:"client_id"`
 	PlanClaim         *credential.Path `yaml:"plan_claim" doc:"The claim that names the plan. It must be a text." default:"no plan" example:"plan"`
 	ScopesClaim       *credential.Path `yaml:"scopes_claim" doc:"The claim with the scopes: a list, or a text with spaces between them." default:"scope" example:"realm_access.roles"`
@@ -50,6 +51,9 @@ func (c *Credential) Place() credential.Place {
 	return cmp.Or(c.Source.Place(), credential.Place{In: credential.Scheme, Name: "Bearer"})
 }
 
+// Forwards reports whether the upstream gets a valid token.
+func (c *Credential) Forwards() bool { return c.Forward }
+
 // String returns the issuer and the place.
 func (c *Credential) String() string { return text(c.Issuer) + ", " + c.Place().String() }
 
@@ -63,6 +67,7 @@ func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
 			m.At(path+"."+key).Fail(suggest.Quoted(key)+" is empty", "write its value, or delete the key")
 		}
 	}
+	c.checkIssuer(m, path+".issuer")
 	c.OwnerClaim.Check(m, path+".owner_claim")
 	c.PlanClaim.Check(m, path+".plan_claim")
 	c.ScopesClaim.Check(m, path+".scopes_claim")
@@ -112,6 +117,9 @@ func checkKeysURL(m *ratelimit.Mistakes, path, address string) {
 			"want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
 	case u.User != nil:
 		m.At(path).Fail("`jwks_url` with a user in it", "the keys are public: write the URL without the user")
+	case strings.HasSuffix(u.Path, wellKnown):
+		m.At(path).Fail("`jwks_url` is the URL of a discovery document, which has no keys",
+			"delete `jwks_url`: `issuer` alone finds the document and the keys")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		m.At(path).Fail("`jwks_url` cannot be plain http",
 			"an attacker who can change the response can make tokens: write `https://`; http is for loopback only")

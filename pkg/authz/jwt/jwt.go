@@ -179,8 +179,8 @@ type validator struct {
 }
 
 // SetIssuers makes the issuers of policies the active ones. Call it with each new set of policies before its first use.
-// Keys of a new file or URL are read at once, in the background. Keys without an issuer are not read again. An issuer
-// that equals a previous one keeps its keys and verified tokens. After Close, SetIssuers does nothing.
+// Keys of a new file, URL or issuer are read at once, in the background. Keys without an issuer are not read again. An
+// issuer that equals a previous one keeps its keys and verified tokens. After Close, SetIssuers does nothing.
 func (v *Verifier) SetIssuers(issuers []*Credential) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -219,9 +219,14 @@ func (p *policy) equal(issuer *Credential) *validator {
 
 // source returns the source of an issuer's keys: the existing one, or a new one that begins to read.
 func (v *Verifier) source(issuer *Credential, old, next *policy) *source {
-	from := file(text(issuer.JWKSFile))
-	if issuer.JWKSFile == nil {
-		from = endpoint(text(issuer.JWKSURL), v.client)
+	var from origin
+	switch {
+	case issuer.JWKSFile != nil:
+		from = file(*issuer.JWKSFile)
+	case issuer.JWKSURL != nil:
+		from = endpoint(*issuer.JWKSURL, v.client)
+	default:
+		from = discovery(text(issuer.Issuer), v.client)
 	}
 	if known := cmp.Or(next.sources[from.name], old.sources[from.name]); known != nil {
 		return known

@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/internal/poll"
 )
 
-// origin is where keys come from: a file or a URL.
+// origin is where keys come from: a file, a URL, or what an issuer publishes.
 type origin struct {
 	// name is unique among origins. It can be logged.
 	name string

@@ -15,7 +15,7 @@ import (
 
 // Reading is the result of one reading of keys.
 type Reading struct {
-	// Source is the path or URL.
+	// Source is the path, the URL, or the issuer and "(discovery)".
 	Source string
 	// Keys is how many keys are trusted now. Skipped is how many keys of the document cannot be used.
 	Keys, Skipped int
@@ -164,7 +164,7 @@ func (s *source) report(err error) {
 
 // SourceStats are the figures of a source of keys at one moment.
 type SourceStats struct {
-	// Name is the path or URL.
+	// Name is Reading.Source.
 	Name string
 	// Keys is how many keys are trusted.
 	Keys int
