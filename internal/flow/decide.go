@@ -203,6 +203,7 @@ func (b *batch) beginCheck(c *call) {
 	}
 	check.request.MaxHold = b.mostHold(c)
 	if b.mayWait {
+		check.pending.Peek = f.peek
 		f.cfg.Authorizer.Begin(b.ctx, check.request, &check.pending)
 	} else if !f.cfg.Authorizer.BeginNow(check.request, &check.pending) {
 		f.beginLater(b.conn, c)

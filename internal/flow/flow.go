@@ -67,7 +67,8 @@ type Flow struct {
 	counts  [len(Methods)]func() *telemetry.Method
 	batches sync.Pool // of *batch
 	dropped atomic.Uint64
-	dry     bool // see Dry
+	peek    func(context.Context, ratelimit.Query) *ratelimit.Result // Pending.Peek
+	dry     bool                                                     // see Dry
 	// overHTTP runs on the first check over HTTP, noAddress on the first whose decision depends on an unknown address.
 	overHTTP, noAddress sync.Once
 }
@@ -75,6 +76,11 @@ type Flow struct {
 // New returns a flow.
 func New(cfg Config) *Flow {
 	f := &Flow{cfg: cfg}
+	f.peek = func(ctx context.Context, q ratelimit.Query) *ratelimit.Result {
+		results := make([]ratelimit.Result, 1)
+		cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results)
+		return &results[0]
+	}
 	for m, name := range Methods {
 		f.counts[m] = sync.OnceValue(func() *telemetry.Method { return cfg.Calls.Of(name) })
 	}

@@ -34,9 +34,18 @@ func (r *activeRules) openAuthorization() {
 		}
 		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
+	var logged logLimiter // one for each issuer
+	r.opaque = jwt.NewIntrospector(jwt.IntrospectorConfig{
+		Now: r.now(), Transport: transport, OnFailure: func(url string, err error) {
+			if logged.allow(url) {
+				log.Error("cannot ask an issuer about a token; requests with tokens whose answer is not cached get 503 "+
+					"(logged once a minute; see extauthz_introspection_calls_total)", "url", url, "error", err)
+			}
+		},
+	})
 	r.authorizer = authz.New(authz.Config{
 		Policies: r.live.Policies, Domain: s.Authorization.Domain,
-		Checkers: map[string]credential.Checker{apikey.Name: r.keys.keys, jwt.Name: r.tokens},
+		Checkers: map[string]credential.Checker{apikey.Name: r.keys.keys, jwt.Name: r.tokens, jwt.OpaqueName: r.opaque},
 		Headers:  s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
 		OnUntrustedHops: warnOfHops(log),
 	})

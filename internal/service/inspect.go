@@ -118,6 +118,7 @@ func OpenOffline(ctx context.Context, cfg OfflineConfig) (*Offline, error) {
 	r, err := openRequests(ctx, rules)
 	if err != nil {
 		rules.tokens.Close()
+		rules.opaque.Close()
 		stores.close()
 		return nil, err
 	}
@@ -144,5 +145,6 @@ func (o *Offline) Active() *rules.Active { return o.live.Active() }
 func (o *Offline) Close() {
 	o.requests.close()
 	o.tokens.Close()
+	o.opaque.Close()
 	o.stores.close()
 }

@@ -186,6 +186,14 @@ func (m *metrics) collectAuthorization(to samples) {
 		}
 		issuerFailures(s.Failures, s.Name)
 	}
+	calls := to.counter("introspection_calls_total", "Tokens about which an issuer had to be asked, by the answer: "+
+		"active, inactive, failed (503), refused (503: 64 calls ran).", "url", "answer")
+	for url, s := range m.opaque.Stats() {
+		calls(s.Active, url, "active")
+		calls(s.Inactive, url, "inactive")
+		calls(s.Failed, url, "failed")
+		calls(s.Refused, url, "refused")
+	}
 	keys := m.keys.keys.Stats()
 	to.gauge("api_keys", "API keys.")(float64(keys.Keys))
 	to.gauge("api_keys_expiring", "API keys that are valid now and will end within 7 days.")(float64(keys.Expiring))

@@ -74,6 +74,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer rules.tokens.Close()
+	defer rules.opaque.Close()
 	requests, err := openRequests(ctx, rules)
 	if err != nil {
 		return err
@@ -114,6 +115,7 @@ type activeRules struct {
 	keys       *keySource
 	authorizer *authz.Authorizer
 	tokens     *jwt.Verifier
+	opaque     *jwt.Introspector
 	ready      *health
 }
 

@@ -6,12 +6,17 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // errAbsent is the error for a request without a credential.
 var errAbsent = errors.New("no credential")
+
+// errTooOften means that a limit of refused requests is exceeded, so that no other server is asked. The decision has it.
+var errTooOften = errors.New("refused too often")
 
 // errNotNow means that a check would take long (Pending.now).
 var errNotNow = errors.New("the credential is not checked yet")
@@ -54,8 +59,37 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 			return id, nil
 		}
 		return credential.Identity{}, errNotNow
+	} else if ok && c.traits.Remote && ctx.Err() == nil {
+		if id, ok := slow.Known(c.kind, sent); ok {
+			return id, nil
+		}
+		if a.tooOften(ctx, p) {
+			return credential.Identity{}, errTooOften
+		}
 	}
 	return checker.Identify(ctx, c.kind, sent)
+}
+
+// tooOften reports whether the request, were it refused, would exceed a limit of Policy.Refused. It sets that answer.
+func (a *Authorizer) tooOften(ctx context.Context, p *Pending) bool {
+	if p.Peek == nil || len(p.policy.refused) == 0 {
+		return false
+	}
+	p.describe(p.policy.refused)
+	q := ratelimit.Query{
+		Domain: p.policy.domain, Descriptors: p.Query.Descriptors, Rules: p.policies.rules,
+		Beforehand: true, Refused: true, Dry: true,
+	}
+	var res *ratelimit.Result
+	if len(q.Descriptors) > 0 {
+		res = p.Peek(ctx, q)
+	}
+	p.Query.Descriptors = texts.Clear(p.Query.Descriptors)
+	if res == nil || p.Decision.limitRefused(res) != FailureLimited {
+		return false
+	}
+	a.failures.count(failureKind{reply.ReasonInvalid, FailureLimited})
+	return true
 }
 
 // explain sets the cause of a credential.Error, and the claims that its token, or the token of the identity, lacks.

@@ -94,9 +94,13 @@ type Pending struct {
 	Query ratelimit.Query
 	// Decision is the decision without the limits, and after Finish the whole decision.
 	Decision Decision
+	// Peek asks the limiter for a decision that changes nothing, and waits for it. Set it before Begin. Without it,
+	// Begin lets a server judge credentials of clients that have been refused too often.
+	Peek func(ctx context.Context, q ratelimit.Query) *ratelimit.Result
 
-	facts  facts
-	policy *policy // nil if no policy applies
+	facts    facts
+	policies *Policies // those of policy
+	policy   *policy   // nil if no policy applies
 	// used is the valid credential of the request, nil for none.
 	used   *accepted
 	quota  bool         // see readsQuota
@@ -123,8 +127,9 @@ func (p *Pending) Reset() {
 }
 
 // Begin decides a request except for its limits. It makes a decision for every input, and refuses a request that is not
-// plainly allowed. Begin blocks only if a token names an unknown key: until the keys of the issuer are fetched, or ctx
-// is done. If ctx is done from the start, Begin only starts the fetch, and the request is undecided.
+// plainly allowed. Begin blocks only if a token names an unknown key, until the keys of the issuer are fetched, or if
+// its issuer is asked about it, or until ctx is done. If ctx is done from the start, Begin only starts the fetch of
+// keys, and the request is undecided.
 func (a *Authorizer) Begin(ctx context.Context, r *Request, p *Pending) {
 	p.facts.request = r
 	_ = a.begin(ctx, p) // never errNotNow
@@ -148,6 +153,7 @@ func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 		p.Decision.refuse(reply.ReasonNoPolicy)
 		return nil
 	}
+	p.policies = policies
 	domain := p.policy.domain // the same text, but no part of the request
 	p.Decision.Domain = domain
 	if err := a.judge(ctx, p); err != nil {
@@ -222,8 +228,11 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
 	carried, err := a.authenticate(ctx, pending)
-	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
+	switch err { //nolint:errorlint // authenticate returns exactly these values
+	case errNotNow:
 		return err
+	case errTooOften:
+		return nil
 	}
 	if err == nil {
 		pending.used = carried

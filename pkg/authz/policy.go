@@ -40,6 +40,7 @@ type Refusal struct {
 type Credential struct {
 	APIKey *apikey.Credential `yaml:"api_key" oneof:"credential" doc:"An API key from the key file or from Redis." example:"{header: x-api-key}"`
 	JWT    *jwt.Credential    `yaml:"jwt" oneof:"credential" doc:"A signed token (JWT)." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
+	Opaque *jwt.Opaque        `yaml:"opaque_token" oneof:"credential" doc:"A token about which its issuer is asked (RFC 7662)." example:"{introspection_url: https://idp.example/introspect, client_id: extauthz, client_secret_env: INTROSPECTION_SECRET}"`
 	MTLS   *mtls.Credential   `yaml:"mtls" oneof:"credential" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
 	// Own is a kind that rule files do not have, of a program that embeds this package.
 	Own credential.Kind `oneof:"credential"`
@@ -104,7 +105,7 @@ func (p *PathPattern) Form() (key, text string) {
 type IdentityHeaders struct {
 	Owner  *OptionalHeader `yaml:"owner" doc:"The header with the owner of the credential. off sends none." default:"x-auth-owner" example:"x-customer"`
 	Plan   *OptionalHeader `yaml:"plan" doc:"The header with the plan of the owner. off sends none." default:"x-auth-plan" example:"off"`
-	Method *OptionalHeader `yaml:"method" doc:"The header with the kind of credential: api_key, jwt, mtls or anonymous. off sends none." default:"x-auth-method" example:"off"`
+	Method *OptionalHeader `yaml:"method" doc:"The header with the kind of credential: api_key, jwt, opaque_token, mtls or anonymous. off sends none." default:"x-auth-method" example:"off"`
 	KeyID  *OptionalHeader `yaml:"key_id" doc:"The header with the ID of the key. off sends none." default:"x-auth-key-id" example:"off"`
 }
 

@@ -32,6 +32,9 @@ type Traits struct {
 	Token bool
 	// Secret means that clients send a text that others can try to guess.
 	Secret bool
+	// Remote means that another server judges a credential that is not Slow.Known. It is not asked for clients that have
+	// been refused too often.
+	Remote bool
 	// Gives are the words of what its identities have, beside an owner: scope, label, claim.
 	Gives []string
 }

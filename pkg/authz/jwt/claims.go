@@ -24,7 +24,7 @@ func (v *validator) judge(claims map[string]any, now time.Time) (
 	switch {
 	case id.Owner == "":
 		return id, expires, &credential.Error{Cause: "subject", Kind: credential.ErrInvalid, Absent: id.Absent}
-	case !ok:
+	case !ok || expires.IsZero():
 		return id, expires, credential.Invalid("times")
 	}
 	expires = expires.Add(v.issuer.Leeway)
@@ -56,7 +56,7 @@ func (c *Credential) identity(claims map[string]any) credential.Identity {
 	return id
 }
 
-// timesOf reads exp, which is required, and the later one of nbf and iat. ok is false if one of them is not a date.
+// timesOf reads exp, zero without it, and the later one of nbf and iat. ok is false if one of them is not a date.
 func timesOf(claims map[string]any) (expires, notBefore time.Time, ok bool) {
 	for _, name := range []string{"exp", "nbf", "iat"} {
 		claim, present := claims[name]
@@ -70,7 +70,7 @@ func timesOf(claims map[string]any) (expires, notBefore time.Time, ok bool) {
 			notBefore = date
 		}
 	}
-	return expires, notBefore, !expires.IsZero()
+	return expires, notBefore, true
 }
 
 // lastDate is the end of the year 9999, the last that most formats of time can express.

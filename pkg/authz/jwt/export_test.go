@@ -45,3 +45,8 @@ func (c *cache) len() (n int) {
 	}
 	return n
 }
+
+// FillInactive adds a token that is not active to the cache.
+func (i *Introspector) FillInactive(token string) {
+	i.inactive.put(new(Opaque).key(token), cached{expires: i.cfg.Now().Add(inactiveFor), weight: 1})
+}
