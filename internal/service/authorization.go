@@ -35,7 +35,7 @@ func (r *activeRules) openAuthorization() {
 		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
 	var logged logLimiter // one for each issuer
-	r.opaque = jwt.NewIntrospector(jwt.IntrospectorConfig{
+	r.opaque = jwt.NewIntrospector(jwt.Config{
 		Now: r.now(), Transport: transport, OnFailure: func(url string, err error) {
 			if logged.allow(url) {
 				log.Error("cannot ask an issuer about a token; requests with tokens whose answer is not cached get 503 "+

@@ -188,11 +188,8 @@ func (m *metrics) collectAuthorization(to samples) {
 	}
 	calls := to.counter("introspection_calls_total", "Tokens about which an issuer had to be asked, by the answer: "+
 		"active, inactive, failed (503), refused (503: 64 calls ran).", "url", "answer")
-	for url, s := range m.opaque.Stats() {
-		calls(s.Active, url, "active")
-		calls(s.Inactive, url, "inactive")
-		calls(s.Failed, url, "failed")
-		calls(s.Refused, url, "refused")
+	for a, n := range m.opaque.Stats() {
+		calls(n, a.URL, a.Kind)
 	}
 	keys := m.keys.keys.Stats()
 	to.gauge("api_keys", "API keys.")(float64(keys.Keys))

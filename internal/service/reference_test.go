@@ -40,7 +40,9 @@ descriptors:
   - {key: owner, value: a, descriptors: [{key: path, rate_limit: {unit: minute, requests_per_unit: 1}}]}
   - {key: user, rate_limit: {algorithm: concurrency, requests_per_unit: 1, on_store_error: deny, hold: {ttl: 10m}}}
 authz:
-  credentials: [{jwt: {issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q}}]
+  credentials:
+    - jwt: {issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q}
+    - opaque_token: {header: x-token, introspection_url: http://127.0.0.1:1/, client_id: a, client_secret_file: absent}
   limits: [{actions: [{credential: {field: owner}}]}]
 `, filepath.Join(testenv.RepoRoot(t), "test/observability/testdata/jwks.json"))
 	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
@@ -61,13 +63,21 @@ authz:
 	send(t, grpcAddr, []string{"shop 1 owner=a path=b"})
 	var metrics string
 	testenv.Eventually(t, func() error {
-		res, err := http.Get("http://" + httpAddr + "/check/")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+httpAddr+"/check/", http.NoBody)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("x-token", "opaque")
+		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return err
 		}
 		_ = res.Body.Close()
 		_, metrics = get(t, "http://"+debugAddr+"/metrics")
-		for _, late := range []string{"extauthz_jwks_last_success_timestamp_seconds", "extauthz_request_duration_seconds"} {
+		for _, late := range []string{
+			"extauthz_jwks_last_success_timestamp_seconds", "extauthz_request_duration_seconds",
+			"extauthz_introspection_calls_total",
+		} {
 			if !strings.Contains(metrics, late) {
 				return fmt.Errorf("no %s yet", late)
 			}

@@ -115,12 +115,9 @@ const echoAddress = "ECHO_ADDRESS"
 
 // expected reports whether a variable is a setting of this service or of envoyproxy/ratelimit, or of the platform.
 func (e environment) expected(name string) bool {
-	return slices.Contains(Names(), name) || name == echoAddress || strings.HasPrefix(name, secretsOfRules) || WithoutEffect[name] != "" || e.ofMogrifier(name) ||
+	return slices.Contains(Names(), name) || name == echoAddress || WithoutEffect[name] != "" || e.ofMogrifier(name) ||
 		ofPlatform(name) || e.ofServiceLink(name)
 }
-
-// secretsOfRules begins the names of variables that rules name (client_secret_env).
-const secretsOfRules = "INTROSPECTION_"
 
 // platformNames are variables that STRICT_ENVIRONMENT accepts although they are not settings. The platform sets them
 // for every program, or the operator sets them for libraries in this one.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -72,24 +71,18 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 
 // tooOften reports whether the request, were it refused, would exceed a limit of Policy.Refused. It sets that answer.
 func (a *Authorizer) tooOften(ctx context.Context, p *Pending) bool {
-	if p.Peek == nil || len(p.policy.refused) == 0 {
+	if p.Peek == nil {
 		return false
 	}
 	p.describe(p.policy.refused)
-	q := ratelimit.Query{
-		Domain: p.policy.domain, Descriptors: p.Query.Descriptors, Rules: p.policies.rules,
-		Beforehand: true, Refused: true, Dry: true,
+	q := p.Query
+	q.Refused, q.Dry = true, true
+	limited := len(q.Descriptors) > 0 && p.Decision.limitRefused(p.Peek(ctx, q)) == FailureLimited
+	p.Query.Descriptors = texts.Clear(q.Descriptors)
+	if limited {
+		a.failures.count(failureKind{reply.ReasonInvalid, FailureLimited})
 	}
-	var res *ratelimit.Result
-	if len(q.Descriptors) > 0 {
-		res = p.Peek(ctx, q)
-	}
-	p.Query.Descriptors = texts.Clear(p.Query.Descriptors)
-	if res == nil || p.Decision.limitRefused(res) != FailureLimited {
-		return false
-	}
-	a.failures.count(failureKind{reply.ReasonInvalid, FailureLimited})
-	return true
+	return limited
 }
 
 // explain sets the cause of a credential.Error, and the claims that its token, or the token of the identity, lacks.

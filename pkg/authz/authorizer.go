@@ -98,9 +98,8 @@ type Pending struct {
 	// Begin lets a server judge credentials of clients that have been refused too often.
 	Peek func(ctx context.Context, q ratelimit.Query) *ratelimit.Result
 
-	facts    facts
-	policies *Policies // those of policy
-	policy   *policy   // nil if no policy applies
+	facts  facts
+	policy *policy // nil if no policy applies
 	// used is the valid credential of the request, nil for none.
 	used   *accepted
 	quota  bool         // see readsQuota
@@ -153,13 +152,12 @@ func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 		p.Decision.refuse(reply.ReasonNoPolicy)
 		return nil
 	}
-	p.policies = policies
 	domain := p.policy.domain // the same text, but no part of the request
 	p.Decision.Domain = domain
+	p.Query.Domain, p.Query.Rules, p.Query.Beforehand = domain, policies.rules, true
 	if err := a.judge(ctx, p); err != nil {
 		return err
 	}
-	p.Query.Domain, p.Query.Rules, p.Query.Beforehand = domain, policies.rules, true
 	if p.policy.trustsHops && r.withoutPeer() {
 		a.untrustedHops.Add(1)
 		_, listed := r.Headers.Get(forwardedFor)

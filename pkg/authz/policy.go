@@ -40,7 +40,7 @@ type Refusal struct {
 type Credential struct {
 	APIKey *apikey.Credential `yaml:"api_key" oneof:"credential" doc:"An API key from the key file or from Redis." example:"{header: x-api-key}"`
 	JWT    *jwt.Credential    `yaml:"jwt" oneof:"credential" doc:"A signed token (JWT)." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
-	Opaque *jwt.Opaque        `yaml:"opaque_token" oneof:"credential" doc:"A token about which its issuer is asked (RFC 7662)." example:"{introspection_url: https://idp.example/introspect, client_id: extauthz, client_secret_env: INTROSPECTION_SECRET}"`
+	Opaque *jwt.Opaque        `yaml:"opaque_token" oneof:"credential" doc:"A token about which its issuer is asked (RFC 7662)." example:"{introspection_url: https://idp.example/introspect, client_id: extauthz, client_secret_file: /etc/extauthz/secret}"`
 	MTLS   *mtls.Credential   `yaml:"mtls" oneof:"credential" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
 	// Own is a kind that rule files do not have, of a program that embeds this package.
 	Own credential.Kind `oneof:"credential"`

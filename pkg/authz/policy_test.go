@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 		{"invalid passes", func(p *authz.Policy) { p.Invalid = &authz.Refusal{Pass: true} },
 			"invalid.pass: an invalid credential cannot pass"},
 		{"a credential of no kind", func(p *authz.Policy) { p.Credentials = append(p.Credentials, authz.Credential{}) },
-			"credentials[3]: an element of `credentials` without `api_key`, `jwt` or `mtls`"},
+			"credentials[3]: an element of `credentials` without `api_key`, `jwt`, `opaque_token` or `mtls`"},
 		{"a key nowhere", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = nil },
 			"credentials[0].api_key: `api_key` without `header`, `scheme`, `query` or `cookie`"},
 		{"the same place twice", func(p *authz.Policy) { p.Credentials[2] = p.Credentials[0] },

@@ -59,21 +59,8 @@ func (c *Credential) String() string { return text(c.Issuer) + ", " + c.Place().
 
 // Check reports settings with which tokens cannot be checked, or not safely.
 func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
-	c.Source.Check(m, path)
-	for key, value := range map[string]*string{
-		"issuer": c.Issuer, "jwks_file": c.JWKSFile, "jwks_url": c.JWKSURL,
-	} {
-		if value != nil && *value == "" {
-			m.At(path+"."+key).Fail(suggest.Quoted(key)+" is empty", "write its value, or delete the key")
-		}
-	}
+	c.check(m, path, map[string]*string{"issuer": c.Issuer, "jwks_file": c.JWKSFile, "jwks_url": c.JWKSURL})
 	c.checkIssuer(m, path+".issuer")
-	c.OwnerClaim.Check(m, path+".owner_claim")
-	c.PlanClaim.Check(m, path+".plan_claim")
-	c.ScopesClaim.Check(m, path+".scopes_claim")
-	if i := slices.Index(c.Audiences, ""); i >= 0 {
-		m.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
-	}
 	checkAlgorithms(m, path+".algorithms", c.Algorithms)
 	checkKeysURL(m, path+".jwks_url", text(c.JWKSURL))
 	switch leeway := suggest.Quoted(c.Leeway.String()); {
@@ -82,6 +69,22 @@ func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
 	case c.Leeway > maxLeeway:
 		m.At(path+".leeway").Fail(
 			"`leeway` cannot be "+leeway, "want at most `1m`: a token stays valid for that long after it expires")
+	}
+}
+
+// check reports mistakes in the place, the claims, the audiences and texts.
+func (c *Credential) check(m *ratelimit.Mistakes, path string, texts map[string]*string) {
+	c.Source.Check(m, path)
+	for key, value := range texts {
+		if value != nil && *value == "" {
+			m.At(path+"."+key).Fail(suggest.Quoted(key)+" is empty", "write its value, or delete the key")
+		}
+	}
+	c.OwnerClaim.Check(m, path+".owner_claim")
+	c.PlanClaim.Check(m, path+".plan_claim")
+	c.ScopesClaim.Check(m, path+".scopes_claim")
+	if i := slices.Index(c.Audiences, ""); i >= 0 {
+		m.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}
 }
 

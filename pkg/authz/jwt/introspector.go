@@ -1,21 +1,19 @@
 package jwt
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // mostCalls is how many calls run at once. Each can be caused by any client, with a token of its own choice.
@@ -28,7 +26,7 @@ const maxAnswer, maxSecret = 64 << 10, 4 << 10
 // Tokens that are not active have a cache of their own, so that they cannot displace the others. Use NewIntrospector. It
 // is safe for concurrent use.
 type Introspector struct {
-	cfg              IntrospectorConfig
+	cfg              Config
 	client           *http.Client
 	active, inactive *cache
 	ctx              context.Context // of calls
@@ -37,51 +35,26 @@ type Introspector struct {
 
 	mu    sync.Mutex
 	calls map[cacheKey]*call
-	stats map[string]*CallStats // by URL
+	stats map[Answers]uint64
 }
 
-// IntrospectorConfig are the settings of an Introspector. The zero value is ready to use.
-type IntrospectorConfig struct {
-	// Now, Transport and Timeout are as in Config.
-	Now       func() time.Time
-	Transport http.RoundTripper
-	Timeout   time.Duration
-	// OnFailure, if set, is called for each call without a usable answer. It must be safe for concurrent use.
-	OnFailure func(url string, err error)
-}
+// Answers are the answers of one kind that a URL has given: active, inactive, failed (none that is usable), or refused
+// (not asked, because mostCalls ran).
+type Answers struct{ URL, Kind string }
 
-// CallStats are the figures of the calls to one URL: by answer, without a usable one, and not made because mostCalls ran.
-type CallStats struct{ Active, Inactive, Failed, Refused uint64 }
-
-// call is a call that runs, for one token.
+// call is a call for one token.
 type call struct {
-	done chan struct{} // closed at the end; nil for an answer from the cache
-	// answer is nil if the token is not active. err is why there is none.
-	answer map[string]any
-	err    error
+	done   chan struct{}  // closed at the end; nil if it has ended
+	answer map[string]any // nil if the token is not active
+	cause  string         // why there is no answer, else ""
 }
 
 // NewIntrospector returns an introspector that has asked nothing.
-func NewIntrospector(cfg IntrospectorConfig) *Introspector {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.OnFailure == nil {
-		cfg.OnFailure = func(string, error) {}
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
-			MaxIdleConnsPerHost: mostCalls, IdleConnTimeout: time.Minute,
-		}
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 5 * time.Second
-	}
+func NewIntrospector(cfg Config) *Introspector {
+	cfg = cfg.withDefaults()
 	i := &Introspector{
-		cfg: cfg, client: newClient(Config{Transport: cfg.Transport, Timeout: cfg.Timeout}),
-		active: newCache(cacheSize), inactive: newCache(cacheSize),
-		calls: map[cacheKey]*call{}, stats: map[string]*CallStats{},
+		cfg: cfg, client: newClient(cfg, mostCalls), active: newCache(cacheSize), inactive: newCache(cacheSize),
+		calls: map[cacheKey]*call{}, stats: map[Answers]uint64{},
 	}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	return i
@@ -95,15 +68,11 @@ func (i *Introspector) Close() {
 	i.running.Wait()
 }
 
-// Stats returns the figures of calls by URL.
-func (i *Introspector) Stats() map[string]CallStats {
+// Stats returns the numbers of answers.
+func (i *Introspector) Stats() map[Answers]uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	all := make(map[string]CallStats, len(i.stats))
-	for address, s := range i.stats {
-		all[address] = *s
-	}
-	return all
+	return maps.Clone(i.stats)
 }
 
 // Known returns the identity of an active token whose answer is cached.
@@ -129,25 +98,13 @@ func (i *Introspector) Identify(ctx context.Context, kind credential.Kind, token
 	if c == nil || len(token) > maxToken {
 		return credential.Identity{}, credential.Invalid("oversized")
 	}
-	one, cause := i.join(ctx, c, token)
-	if one == nil {
-		return credential.Identity{}, &credential.Error{Cause: cause, Kind: credential.ErrUnavailable}
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-ratelimit.DeadlineReserve))
-		defer cancel()
-	}
-	if one.done != nil {
-		select {
-		case <-one.done:
-		case <-ctx.Done():
-			return credential.Identity{}, &credential.Error{Cause: "no_answer", Kind: credential.ErrUnavailable}
-		}
+	one := i.join(ctx, c, token)
+	if one.done != nil && !ended(ctx, one.done) {
+		one = &call{cause: "no_answer"} // the call goes on, for the next request
 	}
 	switch {
-	case one.err != nil:
-		return credential.Identity{}, &credential.Error{Cause: "no_answer", Kind: credential.ErrUnavailable}
+	case one.cause != "":
+		return credential.Identity{}, &credential.Error{Cause: one.cause, Kind: credential.ErrUnavailable}
 	case one.answer == nil:
 		return credential.Identity{}, credential.Invalid("inactive")
 	}
@@ -156,85 +113,75 @@ func (i *Introspector) Identify(ctx context.Context, kind credential.Kind, token
 
 // key returns the key of a token's answer. It is the same after a reload of the rules.
 func (c *Opaque) key(token string) cacheKey {
-	text := fmt.Sprintf("%q %q %q", text(c.IntrospectionURL), text(c.ClientID), token)
+	text := fmt.Sprintf("%q %q %d %q", text(c.IntrospectionURL), text(c.ClientID), c.lifetime(), token)
 	return cacheKey{token: sha256.Sum256([]byte(text))}
 }
 
-// cached returns the cached answer as a call that has ended, nil for none.
-func (i *Introspector) cached(key cacheKey) *call {
-	now := i.cfg.Now()
-	answer, isActive := i.active.get(key, version{}, now)
-	if _, isInactive := i.inactive.get(key, version{}, now); !isActive && !isInactive {
-		return nil
-	}
-	return &call{answer: answer.Claims}
-}
-
-// join returns the cached answer, the call that runs for a token, or a new one; nil with the cause if none may begin.
-func (i *Introspector) join(ctx context.Context, c *Opaque, token string) (one *call, cause string) {
-	key := c.key(token)
-	i.mu.Lock() // a call that ends adds its answer to the cache before
+// join returns the call that runs for a token, or a new one. If the answer is cached, or none may begin, it has ended.
+func (i *Introspector) join(ctx context.Context, c *Opaque, token string) *call {
+	key, now := c.key(token), i.cfg.Now()
+	i.mu.Lock() // a call that ends caches its answer before
 	defer i.mu.Unlock()
-	if one = i.cached(key); one != nil {
-		return one, ""
+	if answer, ok := i.active.get(key, version{}, now); ok {
+		return &call{answer: answer.Claims}
 	}
-	stats := i.stats[*c.IntrospectionURL]
-	if stats == nil {
-		stats = new(CallStats)
-		i.stats[*c.IntrospectionURL] = stats
+	if _, ok := i.inactive.get(key, version{}, now); ok {
+		return new(call)
 	}
-	switch one = i.calls[key]; {
+	one := i.calls[key]
+	switch {
 	case one != nil:
-		return one, ""
+		return one
 	case ctx.Err() != nil || i.ctx.Err() != nil:
-		return nil, "not_asked"
+		return &call{cause: "not_asked"}
 	case len(i.calls) >= mostCalls:
-		stats.Refused++
-		return nil, "too_many_calls"
+		i.stats[Answers{*c.IntrospectionURL, "refused"}]++
+		return &call{cause: "too_many_calls"}
 	}
 	one = &call{done: make(chan struct{})}
 	i.calls[key] = one
 	i.running.Go(func() {
-		one.answer, one.err = i.ask(c, token)
-		if one.err != nil && i.ctx.Err() == nil {
-			i.cfg.OnFailure(*c.IntrospectionURL, one.err)
-		}
-		i.keep(c, key, one)
+		kind := i.ask(c, key, token, one)
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		delete(i.calls, key)
 		close(one.done)
-		switch {
-		case one.err != nil:
-			stats.Failed++
-		case one.answer == nil:
-			stats.Inactive++
-		default:
-			stats.Active++
-		}
+		i.stats[Answers{*c.IntrospectionURL, kind}]++
 	})
-	return one, ""
+	return one
 }
 
-// keep caches the answer of a call.
-func (i *Introspector) keep(c *Opaque, key cacheKey, one *call) {
-	now, until := i.cfg.Now(), i.cfg.Now().Add(c.lifetime())
+// ask sets the answer of a call, and caches it. It returns the kind of Answers.
+func (i *Introspector) ask(c *Opaque, key cacheKey, token string, one *call) (kind string) {
+	answer, err := i.send(c, token)
+	now := i.cfg.Now()
 	switch {
-	case one.err != nil:
-	case one.answer == nil:
-		i.inactive.put(key, cached{expires: now.Add(inactiveFor), weight: 1})
-	default:
-		if expires, _, ok := timesOf(one.answer); ok && !expires.IsZero() && expires.Before(until) {
-			until = expires
+	case err != nil:
+		if one.cause = "no_answer"; i.ctx.Err() == nil {
+			i.cfg.OnFailure(*c.IntrospectionURL, err)
 		}
-		weight := 1 + len(fmt.Sprint(one.answer))>>10
-		i.active.put(key, cached{identity: credential.Identity{Claims: one.answer}, expires: until, weight: weight})
+		return "failed"
+	case answer == nil:
+		i.inactive.put(key, cached{expires: now.Add(inactiveFor), weight: 1})
+		return "inactive"
 	}
+	until := now.Add(c.lifetime())
+	if expires, _, ok := timesOf(answer); ok && !expires.IsZero() && expires.Before(until) {
+		until = expires
+	}
+	one.answer = answer
+	weight := 1 + len(fmt.Sprint(answer))>>10
+	i.active.put(key, cached{identity: credential.Identity{Claims: answer}, expires: until, weight: weight})
+	return "active"
 }
 
-// ask asks the issuer about a token. The answer is nil if the token is not active.
-func (i *Introspector) ask(c *Opaque, token string) (answer map[string]any, err error) {
-	secret, err := c.secret()
+// send asks the issuer about a token. The answer is nil if the token is not active.
+func (i *Introspector) send(c *Opaque, token string) (answer map[string]any, err error) {
+	secret, _, err := poll.Read(text(c.ClientSecretFile), maxSecret)
+	secret = bytes.TrimRight(secret, "\r\n")
+	if err == nil && (len(secret) == 0 || len(secret) > maxSecret) {
+		err = fmt.Errorf("%s: want a secret of 1 to %d bytes", text(c.ClientSecretFile), maxSecret)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +189,7 @@ func (i *Introspector) ask(c *Opaque, token string) (answer map[string]any, err 
 	byPost := text(c.ClientAuth) == "post"
 	if byPost {
 		form.Set("client_id", *c.ClientID)
-		form.Set("client_secret", secret)
+		form.Set("client_secret", string(secret))
 	}
 	body := strings.NewReader(form.Encode())
 	request, err := http.NewRequestWithContext(i.ctx, http.MethodPost, *c.IntrospectionURL, body)
@@ -250,57 +197,21 @@ func (i *Introspector) ask(c *Opaque, token string) (answer map[string]any, err 
 		return nil, err
 	}
 	if !byPost { // RFC 6749, 2.3.1
-		request.SetBasicAuth(url.QueryEscape(*c.ClientID), url.QueryEscape(secret))
+		request.SetBasicAuth(url.QueryEscape(*c.ClientID), url.QueryEscape(string(secret)))
 	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", "User-Agent": "extauthz",
-	} {
-		request.Header.Set(name, value)
-	}
-	response, err := i.client.Do(request)
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return nil, e.Err
-	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	content, _, err := exchange(i.client, request, "application/json")
 	if err != nil {
 		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the status is %d, want 200", response.StatusCode)
-	}
-	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(content) > maxAnswer {
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
 	answer, ok := parseClaims(content)
-	active, isBool := answer["active"].(bool)
-	switch {
+	switch active, isBool := answer["active"].(bool); {
+	case len(content) > maxAnswer:
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	case !ok || !isBool:
 		return nil, errors.New("the answer is not a JSON object with the boolean `active`")
 	case !active:
 		return nil, nil
 	}
 	return answer, nil
-}
-
-// secret reads the secret of this service at the issuer.
-func (c *Opaque) secret() (string, error) {
-	if c.ClientSecretEnv != nil {
-		if secret := os.Getenv(*c.ClientSecretEnv); secret != "" {
-			return secret, nil
-		}
-		return "", fmt.Errorf("the environment variable %s is not set", *c.ClientSecretEnv)
-	}
-	content, _, err := poll.Read(text(c.ClientSecretFile), maxSecret)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimRight(string(content), "\r\n")
-	if secret == "" || len(secret) > maxSecret {
-		return "", fmt.Errorf("%s: want a secret of 1 to %d bytes", text(c.ClientSecretFile), maxSecret)
-	}
-	return secret, nil
 }

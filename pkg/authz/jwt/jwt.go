@@ -17,17 +17,19 @@ import (
 // maxToken is the longest token in bytes. Most upstreams accept 8 KiB for one header, Envoy 60 KiB for all.
 const maxToken = 8 << 10
 
-// Config are the settings of a Verifier. The zero value is ready to use.
+// Config are the settings of a Verifier or an Introspector. The zero value is ready to use.
 type Config struct {
 	// Now is the clock for tokens and keys; default time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Transport fetches keys. The default trusts the system's roots and uses the proxy of the environment.
+	// Transport fetches keys, and asks about tokens. The default trusts the system's roots and uses the proxy of the environment.
 	Transport http.RoundTripper
-	// Timeout bounds one fetch of keys, body included. Default 5 s.
+	// Timeout bounds one fetch or question, body included. Default 5 s.
 	Timeout time.Duration
 	// OnReading, if set, is called when the result of a reading differs from the previous one: other keys, another error,
 	// or no error after one. Each source calls it from its own goroutine. Requests for its keys wait for the call.
 	OnReading func(Reading)
+	// OnFailure, if set, is called for each call of an Introspector without a usable answer, from many goroutines.
+	OnFailure func(url string, err error)
 }
 
 // Verifier checks tokens. It is a credential.Slow. Use New. It is safe for concurrent use.
@@ -42,16 +44,25 @@ type Verifier struct {
 	closed  bool
 }
 
-// New returns a verifier without issuers, which refuses every token. It has no goroutines before SetIssuers.
-func New(cfg Config) *Verifier {
+// withDefaults returns the settings without zero values, except for Transport.
+func (cfg Config) withDefaults() Config {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.OnReading == nil {
 		cfg.OnReading = func(Reading) {}
 	}
+	if cfg.OnFailure == nil {
+		cfg.OnFailure = func(string, error) {}
+	}
 	cfg.Timeout = cmp.Or(max(0, cfg.Timeout), 5*time.Second)
-	v := &Verifier{cfg: cfg, client: newClient(cfg), cache: newCache(cacheSize)}
+	return cfg
+}
+
+// New returns a verifier without issuers, which refuses every token. It has no goroutines before SetIssuers.
+func New(cfg Config) *Verifier {
+	cfg = cfg.withDefaults()
+	v := &Verifier{cfg: cfg, client: newClient(cfg, 0), cache: newCache(cacheSize)}
 	v.policy.Store(&policy{})
 	return v
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -18,12 +17,11 @@ type Opaque struct {
 	credential.Source `yaml:",inline"`
 	IntrospectionURL  *string          `yaml:"introspection_url" required:"true" remedy:"add 'introspection_url: <where the issuer answers about tokens>'" doc:"The https URL at which the issuer answers about tokens (RFC 7662). http is for loopback only." example:"https://idp.example/introspect"`
 	ClientID          *string          `yaml:"client_id" required:"true" remedy:"add 'client_id: <the name of this service at the issuer>'" doc:"The name of this service at the issuer." example:"extauthz"`
-	ClientSecretFile  *string          `yaml:"client_secret_file" oneof:"secret" doc:"The file with the secret of this service at the issuer. It is read for each call." example:"/etc/extauthz/introspection-secret"`
-	ClientSecretEnv   *string          `yaml:"client_secret_env" oneof:"secret" doc:"The environment variable with that secret. Its name begins with INTROSPECTION_." example:"INTROSPECTION_SECRET"`
+	ClientSecretFile  *string          `yaml:"client_secret_file" required:"true" remedy:"add 'client_secret_file: <the file with its secret>'" doc:"The file with the secret of this service at the issuer. It is read for each call." example:"/etc/extauthz/introspection-secret"`
 	ClientAuth        *string          `yaml:"client_auth" doc:"How the secret is sent: basic (the Authorization header) or post (the body)." default:"basic" example:"post"`
 	Issuer            *string          `yaml:"issuer" doc:"What iss of the answer must equal." default:"any" example:"https://idp.example"`
 	Audiences         []string         `yaml:"audiences" min:"1" doc:"The member aud of the answer must have one of these." default:"any" example:"[shop]"`
-	Cache             *time.Duration   `yaml:"cache" doc:"How long an answer is used, at most until exp of the token: 0 to 1h. A revoked token stays valid for that long." default:"1m" example:"30s"`
+	Cache             *time.Duration   `yaml:"cache" doc:"How long an answer is used, at most until exp of the token: 0s to 1h." default:"1m" example:"30s"`
 	Forward           bool             `yaml:"forward" doc:"Sends the token of an allowed request to the upstream, as the client sent it." default:"false" example:"true"`
 	OwnerClaim        *credential.Path `yaml:"owner_claim" doc:"The member that names the owner. It must be a text." default:"sub" example:"username"`
 	PlanClaim         *credential.Path `yaml:"plan_claim" doc:"The member that names the plan. It must be a text." default:"no plan" example:"plan"`
@@ -35,13 +33,9 @@ const OpaqueName = "opaque_token"
 
 // The bounds of Opaque.Cache, and how long the answer is used that a token is not active.
 const (
-	cacheByDefault = time.Minute
-	cacheAtMost    = time.Hour
-	inactiveFor    = 10 * time.Second
+	cacheAtMost = time.Hour
+	inactiveFor = 10 * time.Second
 )
-
-// secretPrefix begins the names of variables with secrets, so that rules cannot send others to a URL.
-const secretPrefix = "INTROSPECTION_"
 
 // Traits returns those of opaque tokens.
 func (*Opaque) Traits() credential.Traits {
@@ -63,30 +57,15 @@ func (c *Opaque) String() string { return text(c.IntrospectionURL) + ", " + c.Pl
 
 // Check reports settings with which the issuer cannot be asked, or not safely.
 func (c *Opaque) Check(m *ratelimit.Mistakes, path string) {
-	c.Source.Check(m, path)
-	for key, value := range map[string]*string{
+	c.claims().check(m, path, map[string]*string{
 		"introspection_url": c.IntrospectionURL, "client_id": c.ClientID, "client_secret_file": c.ClientSecretFile,
 		"issuer": c.Issuer,
-	} {
-		if value != nil && *value == "" {
-			m.At(path+"."+key).Fail(suggest.Quoted(key)+" is empty", "write its value, or delete the key")
-		}
-	}
-	c.OwnerClaim.Check(m, path+".owner_claim")
-	c.PlanClaim.Check(m, path+".plan_claim")
-	c.ScopesClaim.Check(m, path+".scopes_claim")
-	if i := slices.Index(c.Audiences, ""); i >= 0 {
-		m.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
-	}
+	})
 	if address := text(c.IntrospectionURL); address != "" {
 		if u, err := url.Parse(address); err != nil || !isSecure(u) || u.User != nil || u.Fragment != "" {
 			m.At(path+".introspection_url").Fail("`introspection_url` cannot be "+suggest.Quoted(address),
 				"want a URL such as `https://idp.example/introspect`, without a user; http is for loopback only")
 		}
-	}
-	if name := c.ClientSecretEnv; name != nil && (!strings.HasPrefix(*name, secretPrefix) || *name == secretPrefix) {
-		m.At(path+".client_secret_env").Fail(suggest.Quoted(*name)+" cannot be the variable of a secret of the issuer",
-			"want a name such as `"+secretPrefix+"SECRET`: rules cannot read other variables")
 	}
 	if how := c.ClientAuth; how != nil && *how != "basic" && *how != "post" {
 		m.At(path+".client_auth").Fail("`client_auth` cannot be "+suggest.Quoted(*how), "want `basic` or `post`")
@@ -98,11 +77,14 @@ func (c *Opaque) Check(m *ratelimit.Mistakes, path string) {
 }
 
 // lifetime returns Cache or its default.
-func (c *Opaque) lifetime() time.Duration {
-	if c.Cache == nil {
-		return cacheByDefault
+func (c *Opaque) lifetime() time.Duration { return *cmp.Or(c.Cache, new(time.Minute)) }
+
+// claims returns what a token has in common with the answer about one.
+func (c *Opaque) claims() *Credential {
+	return &Credential{
+		Source: c.Source, Audiences: c.Audiences,
+		OwnerClaim: c.OwnerClaim, PlanClaim: c.PlanClaim, ScopesClaim: c.ScopesClaim,
 	}
-	return *c.Cache
 }
 
 // judge returns the identity by the answer about a token, or what is wrong with it.
@@ -114,8 +96,7 @@ func (c *Opaque) judge(answer map[string]any, now time.Time) (id credential.Iden
 	if c.Audiences != nil && !slices.ContainsFunc(listOf(answer["aud"]), accepted) {
 		return id, credential.Invalid("audience")
 	}
-	claims := Credential{OwnerClaim: c.OwnerClaim, PlanClaim: c.PlanClaim, ScopesClaim: c.ScopesClaim}
-	id = claims.identity(answer)
+	id = c.claims().identity(answer)
 	id.Method = OpaqueName
 	expires, notBefore, ok := timesOf(answer)
 	switch {

@@ -50,11 +50,12 @@ func file(path string) origin {
 	}}
 }
 
-// newClient returns the client that fetches keys. It keeps no connections, because fetches are minutes apart.
-func newClient(cfg Config) *http.Client {
+// newClient returns a client that keeps up to idle connections. Fetches of keys keep none: they are minutes apart.
+func newClient(cfg Config, idle int) *http.Client {
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+			DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: time.Minute,
 		}
 	}
 	return &http.Client{
@@ -77,21 +78,27 @@ func fetch(ctx context.Context, address string, client *http.Client) (text []byt
 	if err != nil {
 		return nil, 0, err
 	}
-	request.Header.Set("Accept", "application/jwk-set+json, application/json;q=0.9")
+	text, header, err := exchange(client, request, "application/jwk-set+json, application/json;q=0.9")
+	return text, freshness(header), err
+}
+
+// exchange returns the body of a response with status 200, at most maxDocument+1 bytes of it, and its header.
+func exchange(client *http.Client, request *http.Request, accept string) ([]byte, http.Header, error) {
+	request.Header.Set("Accept", accept)
 	request.Header.Set("User-Agent", "extauthz")
 	response, err := client.Do(request)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return nil, 0, e.Err // without the URL: it is the name of the origin already
+		return nil, nil, e.Err // without the URL: callers name it
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("the status is %d, want 200", response.StatusCode)
+		return nil, nil, fmt.Errorf("the status is %d, want 200", response.StatusCode)
 	}
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1)) // the decompressed size counts
-	return text, freshness(response.Header), err
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1)) // the decompressed size counts
+	return text, response.Header, err
 }
 
 // freshness returns how long a response is fresh (RFC 9111, 4.2), within the bounds above.

@@ -78,6 +78,11 @@ func (s *source) refresh(ctx context.Context) {
 	if done == nil {
 		return
 	}
+	_ = ended(ctx, done)
+}
+
+// ended waits for done until ctx is nearly done. It returns false if that was too early.
+func ended(ctx context.Context, done <-chan struct{}) bool {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-ratelimit.DeadlineReserve))
@@ -85,7 +90,9 @@ func (s *source) refresh(ctx context.Context) {
 	}
 	select {
 	case <-done:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
