@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -108,20 +109,25 @@ type decider struct {
 
 // decide answers a request as a transport does.
 func (d decider) decide(ctx context.Context, r *authz.Request) authz.Decision {
-	var p authz.Pending
+	ask := func(ctx context.Context, q ratelimit.Query) *ratelimit.Result {
+		results := make([]ratelimit.Result, 1)
+		d.limiter.DecideAll(ctx, []ratelimit.Query{q}, results)
+		return &results[0]
+	}
+	p := authz.Pending{Peek: ask}
 	d.Begin(ctx, r, &p)
 	var result *ratelimit.Result
 	if len(p.Query.Descriptors) > 0 {
-		results := make([]ratelimit.Result, 1)
-		d.limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
-		result = &results[0]
+		result = ask(ctx, p.Query)
 	}
 	d.Finish(&p, result)
 	p.Decision.Remove = slices.Concat(p.Decision.Strip.List(), p.Decision.Remove)
 	return p.Decision
 }
 
-func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
+func newAuthorizer(
+	t testing.TB, files []file.File, settings string, checkers ...map[string]credential.Checker,
+) decider {
 	t.Helper()
 	rules, problems := file.Parse(files, file.Config{})
 	if err := problems.Err(); err != nil {
@@ -135,6 +141,9 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 	cfg := authz.Config{
 		Checkers: map[string]credential.Checker{apikey.Name: testKeys(t)}, ProblemBody: true,
 		Headers: reply.Headers{Sets: []reply.Set{reply.Draft}},
+	}
+	for _, c := range checkers {
+		maps.Copy(cfg.Checkers, c)
 	}
 	limits := ratelimit.Config{Store: store, Fallback: store}
 	for setting := range strings.FieldsSeq(settings) {

@@ -17,7 +17,8 @@ import (
 )
 
 // publish serves the files of a page that are in a directory with the name of a host, such as keycloak.example, at that
-// host, over HTTPS. It returns the environment in which the service reaches it: a proxy, and an authority to trust.
+// host, over HTTPS. A POST asks about a token (RFC 7662), with the file `introspection-secret` of the page as its secret. The
+// answer is the file with the name of the token. Other tokens are not active. It returns the environment in which the service reaches it: a proxy, and an authority to trust.
 func (r *recipe) publish(t *testing.T) (environment []string) {
 	t.Helper()
 	var hosts []string
@@ -32,7 +33,18 @@ func (r *recipe) publish(t *testing.T) (environment []string) {
 	authority, file := testenv.NewAuthority(t), filepath.Join(t.TempDir(), "ca.pem")
 	authority.Write(t, file)
 	published := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		content, ok := r.files[request.Host+request.URL.Path]
+		path, asks := request.Host+request.URL.Path, request.Method == http.MethodPost
+		if asks {
+			path += "/" + request.PostFormValue("token")
+			if _, secret, _ := request.BasicAuth(); secret != strings.TrimSpace(r.files["introspection-secret"]) {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+		}
+		content, ok := r.files[path]
+		if !ok && asks {
+			content, ok = `{"active": false}`, true
+		}
 		if !ok {
 			http.NotFound(w, request)
 			return
