@@ -14,15 +14,15 @@ import (
 // errAbsent is the error for a request without a credential.
 var errAbsent = errors.New("no credential")
 
-// errTooOften means that a limit of refused requests is exceeded, so that no other server is asked. The decision has it.
+// errTooOften means that a limit of Policy.Refused is exceeded, so that no server is asked. The decision is made.
 var errTooOften = errors.New("refused too often")
 
 // errNotNow means that a check would take long (Pending.now).
 var errNotNow = errors.New("the credential is not checked yet")
 
 // authenticate sets the identity of the client, and returns the first credential that the request carries, nil for
-// none. An owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent or
-// errNotNow. With an error, the identity stays unset.
+// none. An owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent,
+// errNotNow or errTooOften. With an error, the identity stays unset.
 func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *accepted, err error) {
 	for i := range p.policy.credentials {
 		c := &p.policy.credentials[i]

@@ -126,9 +126,9 @@ func (p *Pending) Reset() {
 }
 
 // Begin decides a request except for its limits. It makes a decision for every input, and refuses a request that is not
-// plainly allowed. Begin blocks only if a token names an unknown key, until the keys of the issuer are fetched, or if
-// its issuer is asked about it, or until ctx is done. If ctx is done from the start, Begin only starts the fetch of
-// keys, and the request is undecided.
+// plainly allowed. Begin blocks only if a token names an unknown key, or if its issuer has to be asked about it: until
+// the issuer has answered, or ctx is done. If ctx is done from the start, Begin only starts the fetch of keys, and the
+// request is undecided.
 func (a *Authorizer) Begin(ctx context.Context, r *Request, p *Pending) {
 	p.facts.request = r
 	_ = a.begin(ctx, p) // never errNotNow
@@ -140,7 +140,7 @@ func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
 	return a.begin(a.done, p) == nil
 }
 
-// begin returns errNotNow if p.now and the decision takes more time.
+// begin returns errNotNow if p.now and the decision takes more time. With errTooOften, the decision is made.
 func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 	policies, r := a.cfg.Policies(), p.facts.request
 	p.Decision.Domain, p.policy = a.policy(policies, r)
@@ -226,11 +226,8 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
 	carried, err := a.authenticate(ctx, pending)
-	switch err { //nolint:errorlint // authenticate returns exactly these values
-	case errNotNow:
+	if err == errNotNow || err == errTooOften { //nolint:errorlint // authenticate returns exactly these values
 		return err
-	case errTooOften:
-		return nil
 	}
 	if err == nil {
 		pending.used = carried

@@ -20,8 +20,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// TestOpaqueTokens: the issuer is not asked for an address over a limit of `refused`, nor on an open path. A valid token
-// whose answer is cached passes there, and another one gets 429.
+// TestOpaqueTokens: the issuer is not asked for an address over a limit of `refused`, nor on an open path. From such an
+// address, a valid token passes if its answer is cached, else it gets 429.
 func TestOpaqueTokens(t *testing.T) {
 	var asked atomic.Int64
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,8 @@ authz:
 			got = fmt.Sprint("200 ", d.Reason, " ", d.Identity.Owner)
 		}
 		if got != c.want || asked.Load() != c.asked {
-			t.Errorf("%d, %s: got %s, and the issuer was asked %d times; want %s, %d", n, c.ask, got, asked.Load(), c.want, c.asked)
+			t.Errorf("%d, %s: got %s, and the issuer was asked %d times; want %s, %d",
+				n, c.ask, got, asked.Load(), c.want, c.asked)
 		}
 		headers := fmt.Sprint(d.ToClient)
 		if d.Reason == reply.ReasonRefusedTooOften &&

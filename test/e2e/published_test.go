@@ -17,8 +17,9 @@ import (
 )
 
 // publish serves the files of a page that are in a directory with the name of a host, such as keycloak.example, at that
-// host, over HTTPS. A POST asks about a token (RFC 7662), with the file `introspection-secret` of the page as its secret. The
-// answer is the file with the name of the token. Other tokens are not active. It returns the environment in which the service reaches it: a proxy, and an authority to trust.
+// host, over HTTPS. A POST asks about a token (RFC 7662), with the file introspection-secret of the page as its secret.
+// The answer is the file with the name of the token. Other tokens are not active. It returns the environment in which
+// the service reaches it: a proxy, and an authority to trust.
 func (r *recipe) publish(t *testing.T) (environment []string) {
 	t.Helper()
 	var hosts []string

@@ -23,8 +23,8 @@ const mostCalls = 64
 const maxAnswer, maxSecret = 64 << 10, 4 << 10
 
 // Introspector asks issuers about tokens (RFC 7662). It is a credential.Slow. It caches answers by the hash of a token.
-// Tokens that are not active have a cache of their own, so that they cannot displace the others. Use NewIntrospector. It
-// is safe for concurrent use.
+// Tokens that are not active have a cache of their own, so that they cannot displace the others. Use NewIntrospector.
+// It is safe for concurrent use.
 type Introspector struct {
 	cfg              Config
 	client           *http.Client
@@ -90,9 +90,9 @@ func (i *Introspector) Known(kind credential.Kind, token string) (id credential.
 	return id, err == nil
 }
 
-// Identify returns the identity of a token: by the cached answer of its issuer, or by one that it waits for until ctx is
-// nearly done. Only one call runs for a token. The error is a *credential.Error. ErrUnavailable means that the issuer
-// has not answered, that too many calls run, or that ctx was done from the start.
+// Identify returns the identity of a token: by the cached answer of its issuer, or by one that it waits for until ctx
+// is nearly done. Only one call runs for a token. The error is a *credential.Error. ErrUnavailable means that the
+// issuer has not answered, that too many calls run, or that ctx was done from the start.
 func (i *Introspector) Identify(ctx context.Context, kind credential.Kind, token string) (credential.Identity, error) {
 	c, _ := kind.(*Opaque)
 	if c == nil || len(token) > maxToken {

@@ -21,7 +21,8 @@ const maxToken = 8 << 10
 type Config struct {
 	// Now is the clock for tokens and keys; default time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Transport fetches keys, and asks about tokens. The default trusts the system's roots and uses the proxy of the environment.
+	// Transport fetches keys, and asks about tokens. The default trusts the system's roots and uses the proxy of the
+	// environment.
 	Transport http.RoundTripper
 	// Timeout bounds one fetch or question, body included. Default 5 s.
 	Timeout time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Opaque accepts a token about which its issuer is asked (RFC 7662). It is a credential.Kind, and an Introspector is its
+// Opaque accepts a token about which its issuer is asked (RFC 7662). It is a credential.Kind. An Introspector is its
 // Checker.
 type Opaque struct {
 	credential.Source `yaml:",inline"`
