@@ -14,6 +14,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/cases"
 )
@@ -168,20 +169,21 @@ func testFiles(t *testing.T) (all [][]File) {
 
 // found returns the mistakes of files, with full paths.
 func found(files []File) (mistakes []ratelimit.Mistake) {
+	s := snapshot{files: files}
+	parts, _ := s.decode(Config{})
+	o := ratelimit.CheckOptions{Networks: s.readNetworks(parts, Config{}, new(rules.Problems))}
 	var domains []ratelimit.Domain
-	for _, f := range files {
-		var r root
-		strictyaml.Decode(f, ruleKind(), &r)
-		domains = append(domains, r.Domain)
+	for _, r := range parts {
+		domains, mistakes = append(domains, r.Domain), append(mistakes, r.mistakes...)
 		if r.Authz == nil {
 			continue
 		}
-		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain, nil)...) {
+		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain, o)...) {
 			m.Path = strings.TrimSuffix("authz."+m.Path, ".")
 			mistakes = append(mistakes, m)
 		}
 	}
-	for _, list := range ratelimit.Check(domains, ratelimit.CheckOptions{}) {
+	for _, list := range ratelimit.Check(domains, o) {
 		mistakes = append(mistakes, list...)
 	}
 	return mistakes
