@@ -173,7 +173,8 @@ func (k *key) formOf(t reflect.Type) form {
 		k.object = t
 		object := form{k.readStruct, map[string]any{"$ref": "#/definitions/" + t.String()}, "map"}
 		if _, takesLists := reflect.New(t).Interface().(listUnmarshaler); takesLists {
-			object = form{k.readStructOrList, map[string]any{"anyOf": []any{object.schema, listSchema()}}, "map or list of texts"}
+			either := map[string]any{"anyOf": []any{object.schema, listSchema()}}
+			object = form{k.readStructOrList, either, "map or list of texts"}
 		}
 		return object
 	case t.Kind() == reflect.Slice && t == k.typ:

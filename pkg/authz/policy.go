@@ -150,8 +150,8 @@ type RequestHeaders struct {
 
 // RemoteAddress gives the address of the client: that of the peer, or with TrustedHops > 0 the address at that position
 // of x-forwarded-for, from the right. The masks make it a network, by default of 64 bits for IPv6, because a client can
-// use all addresses of a /64. The value is "unknown" for a client without an IP address. With Networks, the value is the
-// name of the network with the longest prefix that has the address, else Default. If that is "", there is no entry.
+// use all addresses of a /64. The value is "unknown" for a client without an IP address. With Networks, the value is
+// the name of the network with the longest prefix that has the address, else Default. If that is "", there is no entry.
 type RemoteAddress struct {
 	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, masked_remote_address if a mask is set, or network with networks" example:"address"`
 	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"The position of the address in x-forwarded-for, from the right. 0 is the address of the peer." default:"0" example:"2"`

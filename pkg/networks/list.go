@@ -1,6 +1,7 @@
 package networks
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -111,23 +112,32 @@ func unmapped(p netip.Prefix) netip.Prefix {
 // longestText is the length of the longest text of a prefix.
 const longestText = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128")
 
-// parse reads the address or the network in the value of an entry. An IPv6 address can have a zone, which is ignored.
-// It does not allocate for an address or a network.
-func parse(text string) (p netip.Prefix, ok bool) {
+// errAddress is any error of parseAddress. Those of netip would allocate for each network.
+var errAddress = errors.New("no address")
+
+// parseAddress reads an address, and ignores the zone that an IPv6 address can have.
+func parseAddress(text string) (netip.Addr, error) {
 	if address, zone, zoned := strings.Cut(text, "%"); zoned {
 		if zone == "" || strings.Contains(zone, "/") || !strings.Contains(address, ":") {
-			return p, false
+			return netip.Addr{}, errAddress
 		}
 		text = address
 	}
-	if text == "" || len(text) > longestText {
-		return p, false
-	}
-	if strings.IndexByte(text, '/') >= 0 {
-		p, err := netip.ParsePrefix(text)
-		return unmapped(p).Masked(), err == nil
+	if len(text) > longestText || strings.IndexByte(text, '/') >= 0 {
+		return netip.Addr{}, errAddress
 	}
 	address, err := netip.ParseAddr(text)
-	address = address.Unmap()
-	return netip.PrefixFrom(address, address.BitLen()), err == nil
+	return address.Unmap(), err
+}
+
+// parse reads the address or the network in the value of an entry. It does not allocate if there is one.
+func parse(text string) (p netip.Prefix, ok bool) {
+	if address, err := parseAddress(text); err == nil {
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	if len(text) > longestText || strings.IndexByte(text, '/') < 0 {
+		return p, false
+	}
+	p, err := netip.ParsePrefix(text) // never with a zone
+	return unmapped(p).Masked(), err == nil
 }

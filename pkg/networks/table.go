@@ -8,18 +8,18 @@ import (
 )
 
 // Table finds in which of several lists an address is. It does not change, and is safe for concurrent use.
-type Table struct{ lists bart.Table[int] }
+type Table struct{ lists bart.Fast[int] }
 
 // Find returns the index of the list with the longest prefix that has the address or the network in a text. If several
 // lists have that prefix, it is the first of them. An IPv4-mapped IPv6 address counts as IPv4, and the zone of an
 // address is ignored. ok is false if no list has it, and for any other text.
 func (t *Table) Find(text string) (list int, ok bool) {
+	if address, err := parseAddress(text); err == nil {
+		return t.lists.Lookup(address)
+	}
 	value, ok := parse(text)
 	if !ok {
 		return 0, false
-	}
-	if value.IsSingleIP() {
-		return t.lists.Lookup(value.Addr())
 	}
 	return t.lists.LookupPrefix(value)
 }

@@ -82,6 +82,7 @@ func BenchmarkFind(b *testing.B) {
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/group, "median-ns")
 	b.ReportMetric(bytes, "B/prefix")
+	runtime.KeepAlive(&tables)
 }
 
 func heap() uint64 {

@@ -83,7 +83,7 @@ func (r *Rules) missOfHold(
 }
 
 // Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing
-// matches: "`tenant` (shop.yaml:4)", or with the prefix of a network, "`address_office` (shop.yaml:6), 10.0.0.0/8".
+// matches: "`tenant` (shop.yaml:4)". That of a network ends with its prefix: ", 10.0.0.0/8".
 func (r *Rules) Matched(domain string, entries []descriptors.Entry) (places []string) {
 	root := r.domains[domain]
 	if root == nil {

@@ -60,7 +60,8 @@ func Sections() []strictyaml.Section {
 		{Type: reflect.TypeFor[root]()},
 		{
 			Type: reflect.TypeFor[networks.List](), Name: "a network", Belongs: "it belongs in a network of `networks:`",
-			Example: "{file: partners.txt}", IfText: "put the prefixes in brackets: `[10.0.0.0/8]`; or name a file: `{file: partners.txt}`",
+			Example: "{file: partners.txt}",
+			IfText:  "put the prefixes in brackets: `[10.0.0.0/8]`; or name a file: `{file: partners.txt}`",
 		},
 		{Type: reflect.TypeFor[ratelimit.Override](), Example: "{max: 1000}", IfText: inOverride},
 		{Type: reflect.TypeFor[ratelimit.Replaced](), Example: "- name: other_limit"},

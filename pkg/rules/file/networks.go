@@ -32,8 +32,8 @@ func (p *part) prefixFile(l networks.List) string {
 	return filepath.Join(filepath.Dir(p.file.Name), l.File)
 }
 
-// decode decodes the files that are no prefix files. Files with a line that begins with `domain` come first: so the text
-// of a prefix file is rarely taken for YAML.
+// decode decodes the files that are no prefix files. Files with a line that begins with `domain` come first, so that
+// the text of a prefix file is rarely read as YAML.
 func (s *snapshot) decode(cfg Config) (parts []part, problems rules.Problems) {
 	problems = slices.Clone(s.problems)
 	decoded, prefixFiles := make([]*part, len(s.files)), map[string]bool{}
