@@ -38,13 +38,13 @@ func TestWatcherFollowsPrefixFiles(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var got []string
+		reports := make(chan string, 100)
 		go w.Run(ctx, func(u rules.Update) {
 			report := fmt.Sprint(u.Set.Networks["partners"])
 			for _, p := range u.Problems {
 				report = fmt.Sprintf("%s:%d: %s", filepath.Base(p.File), p.Line, p.Message)
 			}
-			got = append(got, report)
+			reports <- report
 		})
 		for _, step := range []struct {
 			name   string
@@ -62,10 +62,13 @@ func TestWatcherFollowsPrefixFiles(t *testing.T) {
 			{"only a comment", rename("# none\n"), "[]"},
 			{"empty", rename(""), "partners.txt:1: there is nothing in the prefix file"},
 		} {
-			got = nil
 			step.change()
 			time.Sleep(15 * time.Second)
 			synctest.Wait()
+			var got []string
+			for len(reports) > 0 {
+				got = append(got, <-reports)
+			}
 			if diff := cmp.Diff(step.want, strings.Join(got, ", ")); diff != "" {
 				t.Errorf("%s: %s", step.name, diff)
 			}
