@@ -126,7 +126,7 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, status int) *c
 		OK: true, Domains: len(set.Domains), Generation: set.Generation, set: set, rules: problems,
 		Problems: strictyaml.Problems{},
 	}
-	c.limits = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: status})
+	c.limits = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: status, Networks: set.Networks})
 	for _, rule := range c.limits.All() {
 		c.Limits += len(rule.Limits)
 	}

@@ -53,6 +53,10 @@ func whom(path []*ratelimit.Node) string {
 			each = append(each, "key like "+n.Key)
 		}
 		switch {
+		case n.Network != "" && n.ShareThreshold:
+			where = append(where, its+" is in "+n.Network)
+		case n.Network != "":
+			each = append(each, key+" in "+n.Network)
 		case n.Value == "":
 			each = append(each, key)
 		case fixed:

@@ -5,15 +5,17 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 )
 
 // accessRule is a compiled Access of a policy with defaults.
 type accessRule struct {
 	Access
-	path pathPattern
+	path     pathPattern
+	networks *networks.Table // nil for all addresses
 }
 
-func (a *Access) compile() accessRule { return accessRule{*a, a.Path.compile()} }
+func (a *Access) compile() accessRule { return accessRule{Access: *a, path: a.Path.compile()} }
 
 // anyAccess is the rule for a request that no rule matches: it needs a credential.
 var anyAccess = (&Access{Require: NeedCredential}).compile()
@@ -43,7 +45,13 @@ func (a *accessRule) match(r *Request, host, path, other string) bool {
 	byMethod := func(m string) bool { return m == r.Method || a.Require != Open && strings.EqualFold(m, r.Method) }
 	return (len(a.Methods) == 0 || slices.ContainsFunc(a.Methods, byMethod)) &&
 		(len(a.Hosts) == 0 || slices.ContainsFunc(a.Hosts, byHost)) &&
-		(a.path.match(path) || a.Require != Open && a.path.match(other))
+		(a.path.match(path) || a.Require != Open && a.path.match(other)) &&
+		(a.networks == nil || a.inNetworks(r))
+}
+
+func (a *accessRule) inNetworks(r *Request) bool {
+	_, ok := a.networks.Find(r.client(a.TrustedHops))
+	return ok
 }
 
 // otherEnd returns the path without its slash at the end, or with one if it has none.

@@ -22,10 +22,14 @@ func (c *checker) checkAccess() {
 	compared := c.WithDefaults().Access
 	for i := range c.Access {
 		a, path := &c.Access[i], ratelimit.Element("access", i)
-		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
-			c.At(path, below(path, "hosts", "methods", "path", "require", "scopes")...).Lacking().Fail(
+		if len(a.Hosts)+len(a.Methods)+len(a.Networks)+len(a.Scopes) == 0 && a.Path == nil && a.Require == Unset {
+			c.At(path, below(path, "hosts", "methods", "path", "networks", "require", "scopes")...).Lacking().Fail(
 				"an access rule without a key",
-				"add `path`, `methods` or `hosts` for the requests, and `require` or `scopes` for what they need")
+				"add `path`, `methods`, `hosts` or `networks` for the requests, and `require` or `scopes` for what they need")
+		}
+		if a.TrustedHops != 0 && len(a.Networks) == 0 {
+			c.Key(path+".trusted_hops", path+".networks").Fail("`trusted_hops` without `networks`",
+				"this rule reads no address: delete `trusted_hops`, or add `networks`")
 		}
 		ok := c.checkPattern(path+".path", a.Path)
 		c.checkHosts(path+".hosts", a.Hosts)
@@ -195,20 +199,24 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	if i < 0 {
 		return
 	}
-	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
+	keys := []string{"hosts", "methods", "networks", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
 		"this rule never applies: the one at "+cmp.Or(before[i].Position, paths[i])+
 			" matches all of its requests",
 		"the first rule that matches applies: put this one before it, or delete it")
 }
 
-func (a *accessRule) comparable() bool { return len(a.Hosts)+len(a.Methods) <= maxPatterns }
+func (a *accessRule) comparable() bool {
+	return len(a.Hosts)+len(a.Methods)+len(a.Networks) <= maxPatterns
+}
 
 // covers reports whether a rule matches every request that a later one matches. False may be wrong. A `*` in the hosts
 // of the later rule counts as a character that only a `*` matches.
 func (a *accessRule) covers(later *accessRule) bool {
+	equal := func(a, b string) bool { return a == b }
 	return a.comparable() && coversAll(a.Hosts, later.Hosts, descriptors.Match) &&
-		coversAll(a.Methods, later.Methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
+		coversAll(a.Methods, later.Methods, equal) && a.path.covers(&later.path) &&
+		coversAll(a.Networks, later.Networks, equal) && (len(a.Networks) == 0 || a.TrustedHops == later.TrustedHops)
 }
 
 // coversAll reports whether one of the earlier texts matches each of the later ones. An empty list matches everything.

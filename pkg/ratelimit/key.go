@@ -15,7 +15,11 @@ func identity(domain string, path []*Node, l *RuleLimit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
 		id = descriptors.AppendField(id, n.Key)
-		if n.Value == "" {
+		switch {
+		case n.Network != "":
+			id = descriptors.AppendField(append(id, '@'), n.Network)
+			continue
+		case n.Value == "":
 			id = append(id, '*')
 			continue
 		}

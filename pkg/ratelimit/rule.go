@@ -206,10 +206,10 @@ func pathName(path []*Node) string {
 
 // Name returns the node's part of a rule name, as in the statistics of envoyproxy/ratelimit.
 func (n *Node) Name() string {
-	if n.Value == "" {
-		return n.Key
+	if value := n.Value + n.Network; value != "" { // Check allows one of them
+		return n.Key + "_" + value
 	}
-	return n.Key + "_" + n.Value
+	return n.Key
 }
 
 // policyName returns a name that needs no quoting in an RFC 9651 string or in Envoy's own headers, which never quote.

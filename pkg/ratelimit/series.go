@@ -167,11 +167,11 @@ func (r *Rule) counters(l *RuleLimit, entries []descriptors.Entry) *Counters {
 func (r *Rule) metricName(entries []descriptors.Entry) string {
 	names := make([]string, len(r.path))
 	for i, n := range r.path {
-		named := Node{Key: n.Key, Value: n.Value}
+		named := Node{Key: n.Key, Value: n.Value, Network: n.Network}
 		switch {
 		case n.ShareThreshold || !r.Node.DetailedMetric && !n.ValueToMetric:
 		case entries == nil:
-			named.Value = otherValue
+			named.Value, named.Network = otherValue, ""
 		default:
 			named = Node{Key: metricValue(entries[i].Key), Value: metricValue(entries[i].Value)}
 		}

@@ -136,7 +136,7 @@ func (m *merger) checkUsed(domain string, known bool) {
 }
 
 // addPolicies adds the policies of the overlay to a set, whether or not the server has their domains.
-func (root *overlayRoot) addPolicies(set *rules.Set, sent []string, doc *strictyaml.Document) {
+func (root *overlayRoot) addPolicies(set *rules.Set, o ratelimit.CheckOptions, doc *strictyaml.Document) {
 	for i, d := range root.Domains {
 		if d.Authz == nil || d.Domain == "" || set.Policies[d.Domain] != nil {
 			continue
@@ -146,6 +146,6 @@ func (root *overlayRoot) addPolicies(set *rules.Set, sent []string, doc *stricty
 		if j := slices.IndexFunc(set.Domains, func(has ratelimit.Domain) bool { return has.Name == d.Domain }); j >= 0 {
 			domain = &set.Domains[j]
 		}
-		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain, sent)...)
+		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain, o)...)
 	}
 }

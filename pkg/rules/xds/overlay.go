@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
@@ -15,8 +17,9 @@ import (
 
 // overlayRoot is the content of an overlay.
 type overlayRoot struct {
-	Domains []overlayDomain `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
-	End     bool            `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
+	Domains  []overlayDomain          `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
+	Networks map[string]networks.List `yaml:"networks" doc:"Lists of prefixes by name, for the policies of the overlay." example:"{office: [10.0.0.0/8]}"`
+	End      bool                     `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
 }
 
 // overlayDomain is what an overlay adds to a domain.
@@ -87,6 +90,22 @@ func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Docu
 	}
 	doc.Add("", m.All()...)
 	return root, doc
+}
+
+// lists returns the prefixes of the networks, and adds their mistakes to the document.
+func (root *overlayRoot) lists(doc *strictyaml.Document) networks.Lists {
+	lists := networks.Lists{}
+	for _, name := range slices.Sorted(maps.Keys(root.Networks)) {
+		l, at := root.Networks[name], "networks."+name
+		if l.File != "" {
+			doc.Add(at, suggest.Mistake{Path: "file", OnKey: true, Message: "an overlay has no prefix files",
+				Hints: []string{"write the prefixes here, in brackets"}})
+		}
+		lists[name] = networks.Read(l.Prefixes, func(i int, m suggest.Mistake) {
+			doc.Add(ratelimit.Element(at, i), m)
+		})
+	}
+	return lists
 }
 
 // fromServer are the keys of a rate limit that RateLimitConfig has.
