@@ -69,7 +69,7 @@ func (m *metrics) collectDecisions(to samples) {
 	}
 	sums := make(map[ratelimit.Series]sum) // rules may share a name
 	m.live.Limits().EachCounters(func(name ratelimit.Series, n *ratelimit.Counters) {
-		name.Beside = false // it is no label
+		name.Beside, name.Out = false, false // they are no labels
 		s := sums[name]
 		s.allowed += n.Allowed.Descriptors()
 		s.denied += n.Denied.Descriptors()

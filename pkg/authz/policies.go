@@ -181,6 +181,10 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	}
 	for i := range p.Access {
 		c.access = append(c.access, p.Access[i].compile())
+		c.access[i].next = i + 1
+		if e := p.Access[i].Enforce; e != nil {
+			c.access[i].by = p.entryMakers(e.By)
+		}
 	}
 	for _, limit := range slices.Concat(p.Limits, p.Refused) {
 		c.readsMetadata = c.readsMetadata || limit.Cost.Metadata != nil
@@ -195,6 +199,18 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	c.compileNames(p.KeepHeaders, headers)
 	c.compileChallenges(domain)
 	return c
+}
+
+// entryMakers returns the actions of the limits that make an entry with a key, each with several values.
+func (p *Policy) entryMakers(key string) (makers []entryMaker) {
+	for _, limit := range slices.Concat(p.Limits, p.Refused) {
+		for i := range limit.Actions {
+			if m := limit.Actions[i].compile(); m.fixed == "" && m.key != "" && (key == "" || m.key == key) {
+				makers = append(makers, m)
+			}
+		}
+	}
+	return makers
 }
 
 // compileNames sets the headers, query parameters and cookies that are removed from requests.
