@@ -37,6 +37,9 @@ func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
 	}
 	parts.Add(r.Node.Quota, " Quota: it denies only if all quotas of a request do.")
 	parts.Add(l.Shadow, " In shadow: it never denies.")
+	if e := l.Enforce; e != nil {
+		parts.Add(true, " Enforced for %s percent by %s, else in shadow.", e.Percent, e.By)
+	}
 	return strings.Join(parts, "")
 }
 

@@ -13,6 +13,8 @@ type accessRule struct {
 	Access
 	path     pathPattern
 	networks *networks.Table // nil for all addresses
+	by       []entryMaker    // the actions that make the entry of Enforce. The first one that has a value decides.
+	next     int             // the index of the next rule
 }
 
 func (a *Access) compile() accessRule { return accessRule{Access: *a, path: a.Path.compile()} }
@@ -20,18 +22,31 @@ func (a *Access) compile() accessRule { return accessRule{Access: *a, path: a.Pa
 // anyAccess is the rule for a request that no rule matches: it needs a credential.
 var anyAccess = (&Access{Require: NeedCredential}).compile()
 
-// rule returns the first access rule that matches the request. host is a result of hostname, path one of plainPath.
-func (p *policy) rule(r *Request, host, path string) *accessRule {
-	if len(p.access) == 0 {
+// rule returns the first access rule from an index on that matches the request. host is a result of hostname, path one
+// of plainPath.
+func (p *policy) rule(r *Request, host, path string, from int) *accessRule {
+	if len(p.access) == from {
 		return &anyAccess
 	}
 	other := otherEnd(path)
-	for i := range p.access {
+	for i := from; i < len(p.access); i++ {
 		if a := &p.access[i]; a.match(r, host, path, other) {
 			return a
 		}
 	}
 	return &anyAccess
+}
+
+// value returns the value of the entry of Enforce for a request, "" for none.
+func (a *accessRule) value(f *facts) string {
+	of := *f
+	of.access = a
+	for i := range a.by {
+		if value, ok := a.by[i].value(&of); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // match reports whether the rule matches a request. A rule that opens matches its methods and path exactly. A rule that

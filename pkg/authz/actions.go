@@ -20,6 +20,7 @@ type facts struct {
 	path     string // a result of plainPath
 	decision *Decision
 	access   *accessRule
+	shadow   *accessRule // the first rule that would decide if it were enforced; nil for none
 }
 
 // descriptorMaker is a compiled RateLimit.
@@ -41,6 +42,9 @@ type entryMaker struct {
 	// value returns the value for a request; ok is false if there is none, so that no descriptor is made.
 	value func(f *facts) (value string, ok bool)
 }
+
+// ofCredential reports whether the value is a field of a credential.
+func (e entryMaker) ofCredential() bool { return e.field != "" }
 
 func compileLimits(limits []RateLimit, tables *networks.Tables) []descriptorMaker {
 	makers := make([]descriptorMaker, len(limits))

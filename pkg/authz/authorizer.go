@@ -186,7 +186,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	if p.policy != nil {
 		counted = p.policy.domain
 	}
-	a.decisionsOf(counted).count(d.Reason)
+	a.decisionsOf(counted).count(d.LogReason())
 }
 
 // judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one fails.
@@ -211,8 +211,24 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if pending.quota = p.readsQuota(r, path); pending.quota {
 		path = p.quotaPath
 	}
-	access := p.rule(r, host, path)
-	f.host, f.path, f.query, f.decision, f.access = host, path, query, d, access
+	f.host, f.path, f.query, f.decision = host, path, query, d
+	var carried *accepted
+	var err error
+	known := false
+	access := p.rule(r, host, path, 0)
+	for ; access.Enforce != nil; access = p.rule(r, host, path, access.next) {
+		if !known && slices.ContainsFunc(access.by, entryMaker.ofCredential) {
+			if carried, err = a.authenticate(ctx, pending); err == errNotNow { //nolint:errorlint // as below
+				return err
+			}
+			known = true
+		}
+		if access.Enforce.Includes(access.value(f)) {
+			break
+		}
+		f.shadow = cmp.Or(f.shadow, access)
+	}
+	f.access = access
 	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
@@ -221,7 +237,9 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
-	carried, err := a.authenticate(ctx, pending)
+	if !known {
+		carried, err = a.authenticate(ctx, pending)
+	}
 	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
 		return err
 	}
@@ -241,15 +259,37 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	lacks := func(scope string) bool { return !slices.Contains(d.Identity.Scopes, scope) }
-	if !open && slices.ContainsFunc(access.Scopes, lacks) {
+	if !open && d.lacksScope(access) {
 		d.refuse(reply.ReasonScope)
 		return nil
+	}
+	if s := f.shadow; s != nil && pending.refuses(s, failed) {
+		d.ShadowDenied = cmp.Or(s.Position, ratelimit.Element("access", s.next-1))
 	}
 	pending.Query.CredentialLimit, pending.Query.MaxHold = d.Identity.Limit, r.MaxHold.Microseconds()
 	pending.Query.Dry = pending.quota
 	pending.describe(p.limits)
 	return nil
+}
+
+// lacksScope reports whether the identity lacks a scope that an access rule requires.
+func (d *Decision) lacksScope(a *accessRule) bool {
+	lacks := func(scope string) bool { return !slices.Contains(d.Identity.Scopes, scope) }
+	return slices.ContainsFunc(a.Scopes, lacks)
+}
+
+// refuses reports whether an access rule would refuse the request. failed is why its credential is not valid, "" if it
+// is.
+func (p *Pending) refuses(a *accessRule, failed reply.Reason) bool {
+	switch {
+	case a.Require == Denied:
+		return true
+	case !p.quota && p.policy.preflight && p.facts.request.preflight():
+		return false
+	case failed == reply.ReasonAbsent && p.policy.anonymous && !p.quota:
+		failed = ""
+	}
+	return failed != "" || p.Decision.lacksScope(a)
 }
 
 // admit decides by the credential of the request, whose identity the decision has unless there is an error. Under an

@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -35,13 +36,34 @@ func (c *checker) checkAccess() {
 		c.checkHosts(path+".hosts", a.Hosts)
 		c.checkMethods(path+".methods", a.Methods)
 		c.checkScopes(path+".scopes", a)
+		c.checkEnforce(path, a)
 		if !ok {
 			continue
 		}
 		rule := compared[i].compile()
 		c.checkReached(path, &rule, before, paths)
-		before, paths = append(before, rule), append(paths, path)
+		if a.Enforce == nil { // else the rule does not decide all requests that it matches
+			before, paths = append(before, rule), append(paths, path)
+		}
 	}
+}
+
+// checkEnforce reports mistakes in `enforce` of an access rule at a path.
+func (c *checker) checkEnforce(path string, a *Access) {
+	if a.Enforce == nil {
+		return
+	}
+	if a.Require == Open {
+		c.Key(path+".enforce", path+".require").Fail("`enforce` beside `require: open`",
+			"an open rule refuses no request: delete `enforce`, or `require`")
+	}
+	var keys []string
+	for _, m := range c.entryMakers("", new(networks.Tables)) { // only their keys matter
+		if !slices.Contains(keys, m.key) {
+			keys = append(keys, m.key)
+		}
+	}
+	a.Enforce.Check(&c.Mistakes, path+".enforce", keys, "that an action of `limits` or `refused` makes")
 }
 
 // checkScopes reports scopes that are not required, and those that no credential can have.

@@ -188,9 +188,13 @@ func (p *Policy) compile(domain string, headers reply.Headers, tables *networks.
 	}
 	for i := range p.Access {
 		rule := p.Access[i].compile()
+		rule.next = i + 1
 		if len(rule.Networks) > 0 {
 			rule.networks = tables.Of(rule.Networks...)
 			c.readsAddress(rule.TrustedHops)
+		}
+		if rule.Enforce != nil {
+			rule.by = p.entryMakers(rule.Enforce.By, tables)
 		}
 		c.access = append(c.access, rule)
 	}
@@ -206,6 +210,18 @@ func (p *Policy) compile(domain string, headers reply.Headers, tables *networks.
 	c.compileNames(p.KeepHeaders, headers)
 	c.compileChallenges(domain)
 	return c
+}
+
+// entryMakers returns the actions of the limits that make an entry with a key, each with several values.
+func (p *Policy) entryMakers(key string, tables *networks.Tables) (makers []entryMaker) {
+	for _, limit := range slices.Concat(p.Limits, p.Refused) {
+		for i := range limit.Actions {
+			if m := limit.Actions[i].compile(tables); m.fixed == "" && m.key != "" && (key == "" || m.key == key) {
+				makers = append(makers, m)
+			}
+		}
+	}
+	return makers
 }
 
 // readsAddress notes that the policy reads the address of the client.

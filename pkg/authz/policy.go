@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/authz/mtls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Policy is the `authz:` section of a rule file: one field for one key. A pointer is nil without its key.
@@ -78,6 +79,8 @@ type Access struct {
 
 	Require Requirement `yaml:"require" doc:"What a matching request needs: nothing (open) or a credential. denied refuses it." default:"credential" example:"open"`
 	Scopes  []string    `yaml:"scopes" min:"1" doc:"Scopes that the credential must have, all of them." example:"[admin]"`
+	// Enforce is that of a rule that refuses requests. For the others, the next rule that matches decides.
+	Enforce *ratelimit.Enforce `yaml:"enforce" doc:"Enforces the rule for a part of the requests. For the others, the next rule that matches decides." default:"for all" example:"{percent: 10, by: owner}"`
 	// Position is where the rule is, "file:line".
 	Position string `yaml:",position"`
 }

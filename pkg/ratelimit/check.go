@@ -243,6 +243,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 				"it belongs directly in a descriptor, an element of `descriptors:`")
 		}
 		c.checkLimit(n.RateLimit, at+".rate_limit", keys)
+		c.checkEnforce(n, n.RateLimit, at+".rate_limit", keys)
 	case n.Limits != nil && len(n.Limits) == 0:
 		c.Key(at+".limits").Fail("`limits` is empty", "add an element, or delete `limits` to let all pass")
 	}
@@ -260,6 +261,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 			limited++
 		}
 		c.checkLimit(&n.Limits[i], at, keys)
+		c.checkEnforce(n, &n.Limits[i], at, keys)
 	}
 	if limited > 1 && n.Quota {
 		c.Key(at+".quota_mode").Fail("`quota_mode` beside several `limits`",
@@ -298,7 +300,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 		if l.Unlimited || err != nil {
 			continue
 		}
-		same := counted{b.Algorithm, b.Window, b.Calendar, l.Shadow}
+		same := counted{b.Algorithm, b.Window, b.Calendar, l.Shadow || l.Enforce != nil}
 		j, known := first[same]
 		if !known {
 			first[same] = i

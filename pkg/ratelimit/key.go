@@ -10,7 +10,7 @@ import (
 
 // identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window, or unit
 // and time zone. It leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow
-// beside others may have their algorithm and window.
+// or with Enforce beside others may have their algorithm and window.
 func identity(domain string, path []*Node, l *RuleLimit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
@@ -26,7 +26,7 @@ func identity(domain string, path []*Node, l *RuleLimit) []byte {
 		id = descriptors.AppendField(append(id, '='), n.Value)
 	}
 	mark := byte('/')
-	if l.beside {
+	if l.apart {
 		mark = '~'
 	}
 	id = appendAlgorithm(append(id, mark), l.Limit)

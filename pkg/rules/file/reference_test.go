@@ -270,7 +270,11 @@ func (r *reference) link(f *strictyaml.Field, text string) string {
 // kind returns the type of a key. For a map with the keys of another field, it links that field.
 func kind(r *reference, f *strictyaml.Field) string {
 	if f.Same != nil {
-		return f.Type + ", as " + r.link(f.Same, code(f.Same.Path))
+		link := r.link(f.Same, code(f.Same.Path))
+		if strings.HasPrefix(f.Path, "authz.") && !strings.HasPrefix(f.Same.Path, "authz.") {
+			link = strings.Replace(link, "(#", "(rules.md#", 1) // a policy has a page of its own
+		}
+		return f.Type + ", as " + link
 	}
 	return f.Type
 }
