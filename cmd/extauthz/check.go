@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
 func (p *program) check() *cobra.Command {
@@ -47,18 +49,33 @@ extauthz doctor adds what only a running Envoy knows.`,
   extauthz check --envoy envoy.yaml rules
   extauthz check --envoy http://127.0.0.1:9901 rules
   extauthz check --keys keys.jsonl rules
+  extauthz check --overlay overlay.yaml --rlconfig http://127.0.0.1:6070
   extauthz check -o sarif rules/shop.yaml >shop.sarif
   extauthz check -o json - <shop.yaml`,
-		Args: command.Wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules"),
 	}
+	overlay := c.Flags().String("overlay", "", "also check this `FILE`, an overlay of an xDS server; it needs no PATH")
+	rlconfig := c.Flags().String("rlconfig", "", "compare the overlay with these rules: a `FILE` with the text of "+
+		"/rlconfig,\nor the URL of the debug listener of a running service")
 	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`: a bootstrap file of Envoy, the output of "+
 		"/config_dump of its\nadmin interface, or the URL of that interface; may be repeated")
 	keys := c.Flags().String("keys", "", "also report the plans of the API keys in this `FILE` that no rule names")
+	c.Args = func(c *cobra.Command, paths []string) error {
+		if *overlay != "" && len(paths) == 0 {
+			return nil
+		}
+		return command.Wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules")(c, paths)
+	}
 	output := command.OutputFlag(c, "text", "json", "sarif")
 	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, paths []string) error {
 		err := exist(paths)
 		if err != nil {
 			return err
+		}
+		if *rlconfig != "" && *overlay == "" {
+			return command.Usage("--rlconfig has the rules for an overlay: add --overlay FILE")
+		}
+		if len(paths) == 0 && (*keys != "" || len(*envoy) > 0) {
+			return command.Usage("--envoy and --keys need rules: add a directory or a file")
 		}
 		p.warn(s)
 		var records []apikey.Record
@@ -67,8 +84,18 @@ extauthz doctor adds what only a running Envoy knows.`,
 				return fmt.Errorf("--keys: %w", err)
 			}
 		}
-		result := checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status)
-		if !result.rules.HasErrors() {
+		result := &checked{OK: true, Problems: strictyaml.Problems{}}
+		if len(paths) > 0 {
+			result = checkRules(paths, p.Stdin, service.RuleConfig(s), s.Answers.Status)
+		}
+		if *overlay != "" {
+			report, err := checkOverlay(ctx, *overlay, *rlconfig, s)
+			if err != nil {
+				return err
+			}
+			result.report(report)
+		}
+		if len(paths) > 0 && !result.rules.HasErrors() {
 			result.plans = result.unnamedPlans(*keys, records)
 			result.add(result.plans)
 			for _, from := range *envoy {
@@ -78,6 +105,33 @@ extauthz doctor adds what only a running Envoy knows.`,
 		return errors.Join(p.printChecked(result, output), command.Reported(result.OK))
 	})
 	return c
+}
+
+// checkOverlay checks an overlay, together with the rules that rlconfig has, the path of a file or a URL, "" for none.
+func checkOverlay(ctx context.Context, overlay, rlconfig string, s *settings.Settings) (r *doctor.Report, err error) {
+	var dump []byte
+	switch {
+	case rlconfig == "":
+	case doctor.IsURL(rlconfig):
+		address := strings.TrimSuffix(strings.TrimSuffix(rlconfig, "/"), "/rlconfig") + "/rlconfig"
+		dump, err = doctor.Get(ctx, address, debugPatience, maxDebugAnswer)
+	default:
+		dump, err = os.ReadFile(rlconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--rlconfig: %w", err)
+	}
+	cfg := service.RuleConfig(s)
+	compared, problems := xds.CheckOverlay(overlay, dump, &xds.Config{RequireEnd: cfg.RequireEnd, Check: cfg.CheckOptions})
+	r = &doctor.Report{At: overlay, Findings: problems}
+	switch {
+	case problems.HasErrors():
+	case dump == nil:
+		r.Facts = []string{"not compared with rules"}
+	default:
+		r.Facts = []string{"compared with " + suggest.Counted(compared, "rule") + " of its domains"}
+	}
+	return r, nil
 }
 
 // exist returns an error of usage unless all paths exist.
@@ -126,7 +180,7 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, status int) *c
 		OK: true, Domains: len(set.Domains), Generation: set.Generation, set: set, rules: problems,
 		Problems: strictyaml.Problems{},
 	}
-	c.limits = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: status})
+	c.limits = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Status: status, Networks: set.Networks})
 	for _, rule := range c.limits.All() {
 		c.Limits += len(rule.Limits)
 	}
@@ -164,7 +218,7 @@ func (c *checked) print(stdout, report io.Writer) {
 		}
 	}
 	mistakes(c.rules)
-	if !c.rules.HasErrors() {
+	if !c.rules.HasErrors() && c.Generation != "" {
 		fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", suggest.Counted(c.Domains, "domain"),
 			suggest.Counted(c.Limits, "limit"), c.Generation)
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,6 +205,81 @@ func TestCheckSARIF(t *testing.T) {
 		}
 		if err := schema.Validate(instance); err != nil {
 			t.Errorf("check %s: %v", c.path, err)
+		}
+	}
+}
+
+// TestCheckOverlay compares an overlay with the text of /rlconfig, in a file and at a URL.
+func TestCheckOverlay(t *testing.T) {
+	const dump = "shop.api_key: unit=MINUTE requests_per_unit=100, shadow_mode: false, quota_mode: false, name=per-key, " +
+		"algorithm=token_bucket, burst=300, at=resource `a`: descriptors[0]\n" +
+		"shop.api_key.path_/search*: unit=SECOND requests_per_unit=10, shadow_mode: false, quota_mode: false\n" +
+		"shop.api_key.path_/search*: unit=HOUR requests_per_unit=1000, shadow_mode: false, quota_mode: false\n" +
+		"shop.health: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, unlimited=true\n" +
+		"shop authz: credentials=none anonymous=allow\nno line of a limit\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/rlconfig" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, dump)
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	overlay, file := filepath.Join(dir, "overlay.yaml"), filepath.Join(dir, "rlconfig")
+	if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const replaces = "{rule: api_key.path_/search*, rate_limit: {name: searches, replaces: [{name: per-key}]}}"
+	for _, c := range []struct {
+		rule, rlconfig string
+		code           int
+		want           string // a part of the output
+	}{
+		{replaces, file, 0, "ok: " + overlay + ", compared with 3 rules of its domains\n"},
+		{replaces, server.URL, 0, "compared with 3 rules"},
+		{replaces, server.URL + "/rlconfig", 0, "compared with 3 rules"},
+		{replaces, "", 0, "ok: " + overlay + ", not compared with rules\n"},
+		{"{rule: api_key.path_/serch*, shadow_mode: true}", file, 0,
+			"overlay.yaml:3:20: warning: no rule of domain `shop` matches\n"},
+		{"{rule: api_key.path_/serch*, shadow_mode: true}", file, 0, "= did you mean `api_key.path_/search*`?"},
+		{"{name: per-kye, shadow_mode: true}", server.URL, 0, "= did you mean `per-key`?"},
+		{"{rule: api_key, rate_limit: {burst: 5}}", file, 1, "/rlconfig: shop.api_key.rate_limit.burst: error: " +
+			"`burst` has no meaning for sliding_window\n"},
+		{"{rule: api_key, rate_limit: {burst: 5}}", file, 1, "= the overlay changes this rule at " + overlay + ":3"},
+		{"{rule: api_key, rate_limit: {replaces: [{name: per-ky}]}}", file, 0,
+			"no limit of domain `shop` is named `per-ky`: there is nothing to replace"},
+		{"{rule: api_key, rate_limit: {hash_tag: api_key, enforce: {percent: 5, by: api_key}}}", file, 0, "compared with"},
+		{"{rule: api_key, rate_limit: {hash_tag: api_key}, shadow_mode: true}, " +
+			"{rule: api_key, rate_limit: {hash_tag: path}}", "", 0, "`rate_limit.hash_tag` of the same rule is set twice"},
+		{"{rule: health, rate_limit: {burst: 5}}", file, 1, "should not specify `burst` when unlimited"},
+		{"{rule: api_key, rate_limit: {unit: hour}}", file, 1, "`unit` comes from the xDS server"},
+	} {
+		content := "domains:\n  - domain: shop\n    rules: [" + c.rule + "]\n"
+		if err := os.WriteFile(overlay, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := "check --overlay " + overlay
+		if c.rlconfig != "" {
+			args += " --rlconfig " + c.rlconfig
+		}
+		var out, stderr bytes.Buffer
+		if code := run(t, nil, args, "", &out, &stderr); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: exit code %d, want %d and %q in\n%s%s", c.rule, code, c.code, c.want, &out, &stderr)
+		}
+	}
+	for _, c := range []struct{ args, want string }{
+		{"check --rlconfig " + file, "a directory, a file or -"},
+		{"check --rlconfig " + file + " " + dir, "add --overlay FILE"},
+		{"check --overlay " + overlay + " --envoy envoy.yaml", "--envoy and --keys need rules"},
+		{"check --overlay " + overlay + " --rlconfig " + server.URL + "/other", "404"},
+		{"check --overlay " + overlay + " --rlconfig " + dir + "/none", "no such file"},
+		{"check --overlay " + dir + "/none", "no such file"},
+	} {
+		var out, stderr bytes.Buffer
+		code := run(t, nil, c.args, "", &out, &stderr)
+		if code == 0 || !strings.Contains(out.String()+stderr.String(), c.want) {
+			t.Errorf("%s: exit code %d, want another and %q in\n%s%s", c.args, code, c.want, &out, &stderr)
 		}
 	}
 }

@@ -32,6 +32,8 @@ type Bucket struct {
 	Refused  bool `json:"refused,omitempty"`
 	Replaced bool `json:"replaced,omitempty"`
 	Shadow   bool `json:"shadow,omitempty"`
+	// Enforced is why a limit with `enforce` is enforced for the request or not.
+	Enforced string `json:"enforced,omitempty"`
 	// DeniedSince is the first denial of the present run, Denials their number since: zero if the last one was allowed.
 	DeniedSince time.Time `json:"denied_since,omitzero"`
 	Denials     uint64    `json:"denials,omitempty"`
@@ -100,7 +102,8 @@ func (b *Asked) text() string {
 		kind += " in " + b.Calendar
 	}
 	parts := suggest.Parts{b.usage() + " (" + kind + ")", b.asks(), fmt.Sprintf("charges %d", b.Charge)}
-	parts.Add(b.Shadow, "in shadow")
+	parts.Add(b.Shadow && b.Enforced == "", "in shadow")
+	parts.Add(b.Enforced != "", "%s", b.Enforced)
 	parts.Add(b.Denials > 0 && !b.Fits, "%s", b.denied())
 	parts.Add(b.Quota, "a quota")
 	return b.Limit + ": " + strings.Join(parts, ", ")

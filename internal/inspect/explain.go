@@ -31,6 +31,7 @@ type Explanation struct {
 	Domain  string `json:"domain,omitempty"`
 	// Access and the credentials are those of ext_authz.
 	Access      *AccessRule  `json:"access,omitempty"`
+	InShadow    string       `json:"access_in_shadow,omitempty"` // the rule that `enforce` left out, and why
 	Credentials []Credential `json:"credentials,omitempty"`
 	// Descriptors are what the request counts against. Refused means those of `refused`, without a valid credential.
 	Descriptors []Descriptor `json:"descriptors,omitempty"`
@@ -125,6 +126,10 @@ func (e *Explanation) explainCheck(p *authz.Pending) {
 	if access != nil {
 		e.Access = &AccessRule{At: access.Position, Require: access.Require.String(), Scopes: access.Scopes}
 	}
+	if shadow, why := p.InShadow(); shadow != nil {
+		rule := AccessRule{At: shadow.Position, Require: shadow.Require.String(), Scopes: shadow.Scopes}
+		e.InShadow = rule.text() + " (" + why + ")"
+	}
 	for _, t := range tried {
 		c := Credential{Tried: t}
 		if id := &d.Identity; t.Carried && id.Method == t.Kind {
@@ -177,6 +182,7 @@ func describe(rules *ratelimit.Rules, q *ratelimit.Query, res *ratelimit.Result)
 			for k := range res.Limits {
 				if b := res.Limits[k].Bucket; b != nil && b.Descriptor == i {
 					d.Buckets = append(d.Buckets, askedOf(s.RuleName(), &res.Limits[k]))
+					d.Buckets[len(d.Buckets)-1].Enforced = res.Limits[k].Limit.Enforced(entries)
 				}
 			}
 			d.NoHold = noHold(&q.Descriptors[i], d.Buckets)
@@ -250,6 +256,9 @@ func (e *Explanation) Text(w io.Writer) {
 		fmt.Fprintf(w, ", domain %s", e.Domain)
 	}
 	fmt.Fprintln(w)
+	if e.InShadow != "" {
+		fmt.Fprintf(w, "in shadow    %s\n", e.InShadow)
+	}
 	if a := e.Access; a != nil {
 		fmt.Fprintf(w, "access       %s\n", a.text())
 	}

@@ -37,6 +37,9 @@ func Sentence(r *ratelimit.Rule, l *ratelimit.RuleLimit) string {
 	}
 	parts.Add(r.Node.Quota, " Quota: it denies only if all quotas of a request do.")
 	parts.Add(l.Shadow, " In shadow: it never denies.")
+	if e := l.Enforce; e != nil {
+		parts.Add(true, " Enforced for %s percent by %s, else in shadow.", e.Percent, e.By)
+	}
 	return strings.Join(parts, "")
 }
 
@@ -53,6 +56,10 @@ func whom(path []*ratelimit.Node) string {
 			each = append(each, "key like "+n.Key)
 		}
 		switch {
+		case n.Network != "" && n.ShareThreshold:
+			where = append(where, its+" is in "+n.Network)
+		case n.Network != "":
+			each = append(each, key+" in "+n.Network)
 		case n.Value == "":
 			each = append(each, key)
 		case fixed:

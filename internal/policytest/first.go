@@ -14,6 +14,7 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -22,6 +23,7 @@ type first struct {
 	ctx      context.Context
 	settings *settings.Settings
 	rules    []string
+	networks networks.Lists
 	text     strings.Builder
 }
 
@@ -35,6 +37,7 @@ func First(ctx context.Context, s *settings.Settings, path string, paths []strin
 	}
 	active := o.Active()
 	o.Close()
+	f.networks = active.Set.Networks
 	f.text.WriteString("# What the rules do now, by extauthz test --init. Change it to what they must do.\nrules")
 	for _, p := range paths {
 		if here, err := filepath.Abs(filepath.Dir(path)); err == nil && path != strictyaml.Stdin && !filepath.IsAbs(p) {
@@ -57,7 +60,11 @@ func First(ctx context.Context, s *settings.Settings, path string, paths []strin
 func (f *first) rule(r *ratelimit.Rule) error {
 	var entries []string
 	for _, n := range r.Path() {
-		entries = append(entries, strings.ReplaceAll(n.Key+"="+cmp.Or(n.Value, "any"), "*", "any"))
+		value := cmp.Or(n.Value, "any")
+		if prefixes := f.networks[n.Network]; len(prefixes) > 0 {
+			value = prefixes[0].Addr().String()
+		}
+		entries = append(entries, strings.ReplaceAll(n.Key+"="+value, "*", "any"))
 	}
 	request := "limit " + quote(r.Domain) + " " + quote(strings.Join(entries, ","))
 	title := "rule " + r.Name + " of " + r.Domain

@@ -15,8 +15,8 @@
 // required:"true" is for these, too, and [Decode] reports a map that lacks such a key. A key without a value means the
 // same as no key. former:"name" is another name of the key, which older files have. also:"word" is a word that the type
 // accepts and that only this key lists. Fields can be structs, strings, bools, integers, time.Duration (at least 0),
-// map[string]any, maps of texts or of integers, and types with an UnmarshalText method. A pointer is for a value that
-// may be absent. A slice has structs, strings or types with an UnmarshalText method. A type with a method Words()
-// []string takes one of these words, and messages list them. A type with methods UnmarshalText and
-// UnmarshalList([]string) takes a text, or a list of texts.
+// map[string]any, maps of texts, integers or structs, and types with an UnmarshalText method. A pointer is for a value
+// that may be absent. A slice has structs, strings or types with an UnmarshalText method. A type with a method Words()
+// []string takes one of these words, and messages list them. A type with a method UnmarshalList([]string) takes a list
+// of texts beside its text or its map.
 package strictyaml

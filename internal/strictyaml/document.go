@@ -75,6 +75,16 @@ func (doc *Document) Report(at *Value, p Problem) {
 // At returns the position of a value, which must not be nil: "file:line".
 func (doc *Document) At(v *Value) string { return doc.position(v.at) }
 
+// Lines returns the lines of the text, for a file that is not YAML.
+func (doc *Document) Lines() []string { return doc.lines }
+
+// AddAt adds a mistake about a word in one of Lines, which count from 0 here. An empty word is the whole line.
+func (doc *Document) AddAt(line int, word string, m suggest.Mistake) {
+	before, _, _ := strings.Cut(doc.lines[line], word)
+	doc.add(place{line: line + 1, column: utf8.RuneCountInString(before) + 1, text: word, word: true},
+		Problem{Warning: Warning(m.Warning), Message: m.Message, Hints: m.Hints})
+}
+
 // FailAtEnd adds an error at the last line that has text.
 func (doc *Document) FailAtEnd(message string, hints ...string) {
 	line := strings.Count(strings.TrimRight(doc.text, "\n"), "\n") + 1

@@ -198,11 +198,8 @@ func (k *key) readList(element reader, least int64) reader {
 	}
 }
 
-// listUnmarshaler is a type that takes a text, or a list of texts.
-type listUnmarshaler interface {
-	encoding.TextUnmarshaler
-	UnmarshalList(elements []string)
-}
+// listUnmarshaler is a type that takes a list of texts, too.
+type listUnmarshaler interface{ UnmarshalList(elements []string) }
 
 // readTextOrList reads a value of a listUnmarshaler.
 func (k *key) readTextOrList(d *decoder, f field, into reflect.Value) bool {
@@ -210,12 +207,26 @@ func (k *key) readTextOrList(d *decoder, f field, into reflect.Value) bool {
 	case mapping:
 		return d.isNot(f, "a text or a list", "a map", forExample(k.example()))
 	case list:
-		var elements []string
-		read := k.readList(readText(nil), 1)(d, f, reflect.ValueOf(&elements).Elem())
-		into.Addr().Interface().(listUnmarshaler).UnmarshalList(elements)
-		return read && !f.value.partial
+		return k.readTexts(d, f, into)
 	}
 	return readText(nil)(d, f, into)
+}
+
+// readStructOrList reads a value of a listUnmarshaler that is a struct.
+func (k *key) readStructOrList(d *decoder, f field, into reflect.Value) bool {
+	if f.value.shape == list {
+		return k.readTexts(d, f, into)
+	}
+	return k.readStruct(d, f, into)
+}
+
+// readTexts reads a list into a listUnmarshaler.
+func (k *key) readTexts(d *decoder, f field, into reflect.Value) bool {
+	var elements []string
+	texts := key{name: k.name, tag: k.tag} // its elements are no maps
+	read := texts.readList(readText(nil), 1)(d, f, reflect.ValueOf(&elements).Elem())
+	into.Addr().Interface().(listUnmarshaler).UnmarshalList(elements)
+	return read && !f.value.partial
 }
 
 // readMap reads a map with any keys.

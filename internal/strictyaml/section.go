@@ -157,8 +157,7 @@ func (k *key) formOf(t reflect.Type) form {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
 		if _, takesLists := reflect.New(t).Interface().(listUnmarshaler); takesLists {
-			list := map[string]any{"type": "array", "items": textSchema(), "minItems": 1}
-			return form{k.readTextOrList, map[string]any{"anyOf": []any{textSchema(), list}}, "text or list"}
+			return form{k.readTextOrList, map[string]any{"anyOf": []any{textSchema(), listSchema()}}, "text or list"}
 		}
 		return form{read, textSchema(), "text"}
 	case t.Kind() == reflect.Bool:
@@ -172,7 +171,12 @@ func (k *key) formOf(t reflect.Type) form {
 		return form{readInteger(least, most), map[string]any{"type": "integer", "minimum": least, "maximum": most}, name}
 	case t.Kind() == reflect.Struct:
 		k.object = t
-		return form{k.readStruct, map[string]any{"$ref": "#/definitions/" + t.String()}, "map"}
+		object := form{k.readStruct, map[string]any{"$ref": "#/definitions/" + t.String()}, "map"}
+		if _, takesLists := reflect.New(t).Interface().(listUnmarshaler); takesLists {
+			either := map[string]any{"anyOf": []any{object.schema, listSchema()}}
+			object = form{k.readStructOrList, either, "map or list of texts"}
+		}
+		return object
 	case t.Kind() == reflect.Slice && t == k.typ:
 		k.list = true
 		element, name := k.formOf(t.Elem()), "list of texts"
@@ -194,6 +198,11 @@ func (k *key) formOf(t reflect.Type) form {
 // textSchema is the JSON Schema of a text. 5 and true are texts, too.
 func textSchema() map[string]any {
 	return map[string]any{"type": []string{"string", "number", "boolean"}}
+}
+
+// listSchema is the JSON Schema of the list of a listUnmarshaler.
+func listSchema() map[string]any {
+	return map[string]any{"type": "array", "items": textSchema(), "minItems": 1}
 }
 
 func isText(t reflect.Type) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 )
 
 type facts struct {
@@ -19,6 +20,7 @@ type facts struct {
 	path     string // a result of plainPath
 	decision *Decision
 	access   *accessRule
+	shadow   *accessRule // the first rule that would decide if it were enforced; nil for none
 }
 
 // descriptorMaker is a compiled RateLimit.
@@ -41,7 +43,10 @@ type entryMaker struct {
 	value func(f *facts) (value string, ok bool)
 }
 
-func compileLimits(limits []RateLimit) []descriptorMaker {
+// ofCredential reports whether the value is a field of a credential.
+func (e entryMaker) ofCredential() bool { return e.field != "" }
+
+func compileLimits(limits []RateLimit, tables *networks.Tables) []descriptorMaker {
 	makers := make([]descriptorMaker, len(limits))
 	for i := range limits {
 		makers[i].cost = limits[i].Cost.compile()
@@ -49,7 +54,7 @@ func compileLimits(limits []RateLimit) []descriptorMaker {
 			makers[i].hold = strings.ToLower(text(hold.RequestHeader))
 		}
 		for k := range limits[i].Actions {
-			makers[i].actions = append(makers[i].actions, limits[i].Actions[k].compile())
+			makers[i].actions = append(makers[i].actions, limits[i].Actions[k].compile(tables))
 		}
 	}
 	return makers
@@ -89,7 +94,7 @@ func (p *Pending) describe(limits []descriptorMaker) {
 }
 
 // compile returns the compiled action. Its key is "" if the action has neither a key nor a default for it.
-func (a *Action) compile() (e entryMaker) {
+func (a *Action) compile(tables *networks.Tables) (e entryMaker) {
 	switch {
 	case a.Credential != nil:
 		field, byDefault := a.Credential.Field, a.Credential.Default
@@ -105,7 +110,7 @@ func (a *Action) compile() (e entryMaker) {
 		e.key = text(a.RequestHeaders.Key)
 		e.value = func(f *facts) (string, bool) { return f.request.Headers.Get(header) }
 	case a.RemoteAddress != nil:
-		return a.RemoteAddress.compile()
+		return a.RemoteAddress.compile(tables)
 	case a.GenericKey != nil:
 		value := text(a.GenericKey.Value)
 		e.key, e.fixed, e.always = textOr(a.GenericKey.Key, "generic_key"), value, true
@@ -162,7 +167,10 @@ const unknownAddress = "unknown"
 // defaultIPv6Mask is the length of the prefix of one customer, who can use all addresses with it.
 const defaultIPv6Mask = 64
 
-func (a *RemoteAddress) compile() entryMaker {
+func (a *RemoteAddress) compile(tables *networks.Tables) entryMaker {
+	if len(a.Networks) > 0 {
+		return a.compileNetworks(tables.Of(a.Networks...))
+	}
 	key := "remote_address"
 	v4, v6, hops := a.IPv4Mask, a.IPv6Mask, a.TrustedHops
 	if v4 > 0 && v4 <= 32 || v6 > 0 && v6 <= 128 {
@@ -175,6 +183,17 @@ func (a *RemoteAddress) compile() entryMaker {
 		return value, value != unknownAddress || f.request.Quota != QuotaAlways || f.decision.Verdict != Allowed
 	}
 	return entryMaker{key: textOr(a.Key, key), value: value}
+}
+
+// compileNetworks returns the compiled action with Networks, whose table it is given.
+func (a *RemoteAddress) compileNetworks(table *networks.Table) entryMaker {
+	value := func(f *facts) (string, bool) {
+		if i, ok := table.Find(f.request.client(a.TrustedHops)); ok {
+			return a.Networks[i], true
+		}
+		return a.Default, a.Default != ""
+	}
+	return entryMaker{key: textOr(a.Key, "network"), value: value}
 }
 
 // network returns the network of an address, or the address itself if its mask is 0.

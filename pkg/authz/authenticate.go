@@ -14,7 +14,7 @@ import (
 // errAbsent is the error for a request without a credential.
 var errAbsent = errors.New("no credential")
 
-// errTooOften means that a limit of Policy.Refused is exceeded, so that no server is asked. The decision is made.
+// errTooOften means that a limit of Policy.Refused is exceeded, so that no server is asked. Pending.limited has it.
 var errTooOften = errors.New("refused too often")
 
 // errNotNow means that a check would take long (Pending.now).
@@ -69,7 +69,8 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 	return checker.Identify(ctx, c.kind, sent)
 }
 
-// tooOften reports whether the request, were it refused, would exceed a limit of Policy.Refused. It sets that answer.
+// tooOften reports whether the request, were it refused, would exceed a limit of Policy.Refused. If so, it sets
+// Pending.limited.
 func (a *Authorizer) tooOften(ctx context.Context, p *Pending) bool {
 	if p.Peek == nil {
 		return false
@@ -77,12 +78,11 @@ func (a *Authorizer) tooOften(ctx context.Context, p *Pending) bool {
 	p.describe(p.policy.refused)
 	q := p.Query
 	q.Refused, q.Dry = true, true
-	limited := len(q.Descriptors) > 0 && p.Decision.limitRefused(p.Peek(ctx, q)) == FailureLimited
-	p.Query.Descriptors = texts.Clear(q.Descriptors)
-	if limited {
-		a.failures.count(failureKind{reply.ReasonInvalid, FailureLimited})
+	if len(q.Descriptors) > 0 {
+		p.limited = p.Peek(ctx, q)
 	}
-	return limited
+	p.Query.Descriptors = texts.Clear(q.Descriptors)
+	return p.limited != nil && new(Decision).limitRefused(p.limited) == FailureLimited
 }
 
 // explain sets the cause of a credential.Error, and the claims that its token, or the token of the identity, lacks.

@@ -101,10 +101,11 @@ type Pending struct {
 	facts  facts
 	policy *policy // nil if no policy applies
 	// used is the valid credential of the request, nil for none.
-	used   *accepted
-	quota  bool         // see readsQuota
-	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
-	now    bool         // the decision must not take long
+	used    *accepted
+	quota   bool              // see readsQuota
+	failed  reply.Reason      // why the credential of a refused request is not valid; "" if it is valid
+	now     bool              // the decision must not take long
+	limited *ratelimit.Result // of Peek, nil if it was not asked
 	// entries, limits and body are memory: of the entries of the query, of the rate limit headers, and of the body.
 	entries []descriptors.Entry
 	limits  reply.List
@@ -140,7 +141,7 @@ func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
 	return a.begin(a.done, p) == nil
 }
 
-// begin returns errNotNow if p.now and the decision takes more time. With errTooOften, the decision is made.
+// begin returns errNotNow if p.now and the decision takes more time.
 func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
 	policies, r := a.cfg.Policies(), p.facts.request
 	p.Decision.Domain, p.policy = a.policy(policies, r)
@@ -190,7 +191,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	if p.policy != nil {
 		counted = p.policy.domain
 	}
-	a.decisionsOf(counted).count(d.Reason)
+	a.decisionsOf(counted).count(d.LogReason())
 }
 
 // judge checks size, host, path, access rules, credential and scopes, in this order. No client learns why one fails.
@@ -215,8 +216,25 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if pending.quota = p.readsQuota(r, path); pending.quota {
 		path = p.quotaPath
 	}
-	access := p.rule(r, host, path)
-	f.host, f.path, f.query, f.decision, f.access = host, path, query, d, access
+	f.host, f.path, f.query, f.decision = host, path, query, d
+	var carried *accepted
+	var err error
+	known := false
+	access := p.rule(r, host, path, 0)
+	for ; access.Enforce != nil; access = p.rule(r, host, path, access.next) {
+		f.access = access
+		if !known && slices.ContainsFunc(access.by, entryMaker.ofCredential) {
+			if carried, err = a.authenticate(ctx, pending); err == errNotNow { //nolint:errorlint // as below
+				return err
+			}
+			known = true
+		}
+		if access.Enforce.Includes(access.value(f)) {
+			break
+		}
+		f.shadow = cmp.Or(f.shadow, access)
+	}
+	f.access = access
 	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
@@ -225,14 +243,20 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
-	carried, err := a.authenticate(ctx, pending)
-	if err == errNotNow || err == errTooOften { //nolint:errorlint // authenticate returns exactly these values
+	if !known {
+		carried, err = a.authenticate(ctx, pending)
+	}
+	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
 		return err
 	}
 	if err == nil {
 		pending.used = carried
 	}
 	failed := failure(err)
+	if err == errTooOften && !open { //nolint:errorlint // as above
+		a.failures.count(failureKind{failed, d.limitRefused(pending.limited)})
+		return nil
+	}
 	d.explain(err)
 	if !pending.admit(carried, err, open) {
 		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
@@ -245,15 +269,37 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	lacks := func(scope string) bool { return !slices.Contains(d.Identity.Scopes, scope) }
-	if !open && slices.ContainsFunc(access.Scopes, lacks) {
+	if !open && d.lacksScope(access) {
 		d.refuse(reply.ReasonScope)
 		return nil
+	}
+	if s := f.shadow; s != nil && pending.refuses(s, failed) {
+		d.ShadowDenied = cmp.Or(s.Position, ratelimit.Element("access", s.next-1))
 	}
 	pending.Query.CredentialLimit, pending.Query.MaxHold = d.Identity.Limit, r.MaxHold.Microseconds()
 	pending.Query.Dry = pending.quota
 	pending.describe(p.limits)
 	return nil
+}
+
+// lacksScope reports whether the identity lacks a scope that an access rule requires.
+func (d *Decision) lacksScope(a *accessRule) bool {
+	lacks := func(scope string) bool { return !slices.Contains(d.Identity.Scopes, scope) }
+	return slices.ContainsFunc(a.Scopes, lacks)
+}
+
+// refuses reports whether an access rule would refuse the request. failed is why its credential is not valid, "" if it
+// is.
+func (p *Pending) refuses(a *accessRule, failed reply.Reason) bool {
+	switch {
+	case a.Require == Denied:
+		return true
+	case !p.quota && p.policy.preflight && p.facts.request.preflight():
+		return false
+	case failed == reply.ReasonAbsent && p.policy.anonymous && !p.quota:
+		failed = ""
+	}
+	return failed != "" || p.Decision.lacksScope(a)
 }
 
 // admit decides by the credential of the request, whose identity the decision has unless there is an error. Under an

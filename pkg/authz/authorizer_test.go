@@ -279,8 +279,17 @@ func metadata(t *testing.T, namespace string, fields map[string]any) authz.Reque
 
 // TestDecisionsAreCounted: each request is counted by its domain and the reason of its decision.
 func TestDecisionsAreCounted(t *testing.T) {
-	a := newAuthorizer(t, []file.File{{Name: "a.yaml", Content: []byte("domain: shop\nauthz: {anonymous: allow}")}}, "")
-	for _, ask := range []string{"GET /", "GET / headers=1025", "GET / extensions=1025", "GET //"} {
+	a := newAuthorizer(t, []file.File{{Name: "a.yaml", Content: []byte(`
+domain: shop
+authz:
+  anonymous: allow
+  access: [{path: {exact: /new}, require: denied, enforce: {percent: 50, by: remote_address}}]
+  limits: [{actions: [{remote_address: }]}]
+`)}}, "")
+	for _, ask := range []string{
+		"GET /", "GET / headers=1025", "GET / extensions=1025", "GET //",
+		"GET /new source=10.0.0.1", "GET /new source=10.0.0.2",
+	} {
 		a.decide(t.Context(), parseRequest(t, ask))
 	}
 	got := map[string]uint64{}
@@ -289,7 +298,10 @@ func TestDecisionsAreCounted(t *testing.T) {
 			got[domain+" "+string(reason)] = n
 		}
 	})
-	if diff := cmp.Diff(map[string]uint64{"shop anonymous": 1, "shop too_large": 2, "shop path": 1}, got); diff != "" {
+	want := map[string]uint64{
+		"shop anonymous": 1, "shop too_large": 2, "shop path": 1, "shop denied": 1, "shop shadow_denied": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -353,6 +365,10 @@ func describe(d *authz.Decision, section string, k int) string {
 		}
 	case "hold":
 		words = append(words, time.Duration(d.Delay*1000).String())
+	case "shadow":
+		if d.ShadowDenied != "" {
+			words = append(words, d.ShadowDenied)
+		}
 	case "client":
 		add(d.ToClient)
 	case "body":

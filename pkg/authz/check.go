@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -15,6 +16,7 @@ import (
 type checker struct {
 	*Policy
 	ratelimit.Mistakes
+	lists networks.Lists
 }
 
 // Check returns the mistakes of the policy: settings that cannot work. Settings without an effect are warnings.
@@ -158,6 +160,9 @@ func (l *RateLimit) repeats(earlier []RateLimit) bool {
 }
 
 func (c *checker) checkAction(path string, a *Action) {
+	if a.RemoteAddress != nil {
+		c.checkAddress(path+".remote_address", a.RemoteAddress)
+	}
 	if a.Metadata != nil && len(a.Metadata.Path) == 1 {
 		c.At(path+".metadata.path").Fail("`path` names a namespace only", wantMetadata)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -22,22 +23,47 @@ func (c *checker) checkAccess() {
 	compared := c.WithDefaults().Access
 	for i := range c.Access {
 		a, path := &c.Access[i], ratelimit.Element("access", i)
-		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
-			c.At(path, below(path, "hosts", "methods", "path", "require", "scopes")...).Lacking().Fail(
+		if len(a.Hosts)+len(a.Methods)+len(a.Networks)+len(a.Scopes) == 0 && a.Path == nil && a.Require == Unset {
+			c.At(path, below(path, "hosts", "methods", "path", "networks", "require", "scopes")...).Lacking().Fail(
 				"an access rule without a key",
-				"add `path`, `methods` or `hosts` for the requests, and `require` or `scopes` for what they need")
+				"add `path`, `methods`, `hosts` or `networks` for the requests, and `require` or `scopes` for what they need")
+		}
+		if a.TrustedHops != 0 && len(a.Networks) == 0 {
+			c.Key(path+".trusted_hops", path+".networks").Fail("`trusted_hops` without `networks`",
+				"this rule reads no address: delete `trusted_hops`, or add `networks`")
 		}
 		ok := c.checkPattern(path+".path", a.Path)
 		c.checkHosts(path+".hosts", a.Hosts)
 		c.checkMethods(path+".methods", a.Methods)
 		c.checkScopes(path+".scopes", a)
+		c.checkEnforce(path, a)
 		if !ok {
 			continue
 		}
 		rule := compared[i].compile()
 		c.checkReached(path, &rule, before, paths)
-		before, paths = append(before, rule), append(paths, path)
+		if a.Enforce == nil { // else the rule does not decide all requests that it matches
+			before, paths = append(before, rule), append(paths, path)
+		}
 	}
+}
+
+// checkEnforce reports mistakes in `enforce` of an access rule at a path.
+func (c *checker) checkEnforce(path string, a *Access) {
+	if a.Enforce == nil {
+		return
+	}
+	if a.Require == Open {
+		c.Key(path+".enforce", path+".require").Fail("`enforce` beside `require: open`",
+			"an open rule refuses no request: delete `enforce`, or `require`")
+	}
+	var keys []string
+	for _, m := range c.entryMakers("", new(networks.Tables)) { // only their keys matter
+		if !slices.Contains(keys, m.key) {
+			keys = append(keys, m.key)
+		}
+	}
+	a.Enforce.Check(&c.Mistakes, path+".enforce", keys, "that an action of `limits` or `refused` makes")
 }
 
 // checkScopes reports scopes that are not required, and those that no credential can have.
@@ -195,20 +221,24 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	if i < 0 {
 		return
 	}
-	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
+	keys := []string{"hosts", "methods", "networks", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
 		"this rule never applies: the one at "+cmp.Or(before[i].Position, paths[i])+
 			" matches all of its requests",
 		"the first rule that matches applies: put this one before it, or delete it")
 }
 
-func (a *accessRule) comparable() bool { return len(a.Hosts)+len(a.Methods) <= maxPatterns }
+func (a *accessRule) comparable() bool {
+	return len(a.Hosts)+len(a.Methods)+len(a.Networks) <= maxPatterns
+}
 
 // covers reports whether a rule matches every request that a later one matches. False may be wrong. A `*` in the hosts
 // of the later rule counts as a character that only a `*` matches.
 func (a *accessRule) covers(later *accessRule) bool {
+	equal := func(a, b string) bool { return a == b }
 	return a.comparable() && coversAll(a.Hosts, later.Hosts, descriptors.Match) &&
-		coversAll(a.Methods, later.Methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
+		coversAll(a.Methods, later.Methods, equal) && a.path.covers(&later.path) &&
+		coversAll(a.Networks, later.Networks, equal) && (len(a.Networks) == 0 || a.TrustedHops == later.TrustedHops)
 }
 
 // coversAll reports whether one of the earlier texts matches each of the later ones. An empty list matches everything.

@@ -8,14 +8,15 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // CheckDomain warns of limits of the policy without a rule in its domain, or whose holds no rule reads: they limit
-// nothing. It reports headers of one answer with the same name. sent are the names of those that RESPONSE_HEADERS
-// sends.
-func (p *Policy) CheckDomain(domain *ratelimit.Domain, sent []string) []ratelimit.Mistake {
-	c := &checker{Policy: p}
+// nothing. It reports headers of one answer with the same name, and networks of no list. Of the options, it uses Sent
+// and Networks.
+func (p *Policy) CheckDomain(domain *ratelimit.Domain, o ratelimit.CheckOptions) []ratelimit.Mistake {
+	c := &checker{Policy: p, lists: o.Networks}
 	for _, list := range []struct {
 		key    string
 		limits []RateLimit
@@ -27,8 +28,8 @@ func (p *Policy) CheckDomain(domain *ratelimit.Domain, sent []string) []ratelimi
 			}
 		}
 	}
-	c.checkLimitHeaders(ownHeaders(domain.Descriptors, sent), sent)
-	return c.All()
+	c.checkLimitHeaders(ownHeaders(domain.Descriptors, o.Sent), o.Sent)
+	return append(p.checkNetworks(o.Networks), c.All()...)
 }
 
 // checkLimitHeaders reports identity headers that are also headers for the client, because an answer over HTTP has
@@ -61,21 +62,21 @@ func ownHeaders(nodes []ratelimit.Node, names []string) []string {
 // checkLeads follows the entries of one limit through the rules of a domain, if all entries are known. It returns them
 // if they lead to a limit.
 func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Domain) (entries []descriptors.Entry) {
-	var networks []string // the keys of entries that give the network of an IPv6 client by default
+	var grouped []string // the keys of entries that give the network of an IPv6 client by default
 	for i := range limit.Actions {
-		action := limit.Actions[i].compile()
+		action := limit.Actions[i].compile(new(networks.Tables)) // its value is not needed
 		if action.key == "" {
 			return nil
 		}
 		entries = append(entries, descriptors.Entry{Key: action.key, Value: action.fixed})
-		if a := limit.Actions[i].RemoteAddress; a != nil && a.IPv6Mask == 0 {
-			networks = append(networks, action.key)
+		if a := limit.Actions[i].RemoteAddress; a != nil && a.IPv6Mask == 0 && a.Networks == nil {
+			grouped = append(grouped, action.key)
 		}
 	}
 	if len(entries) == 0 {
 		return nil
 	}
-	c.checkAddresses(path, networks, domain.Descriptors)
+	c.checkAddresses(path, grouped, domain.Descriptors)
 	depth, there := lead(domain.Descriptors, entries)
 	if there == nil {
 		return entries
@@ -89,17 +90,25 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 	return nil
 }
 
-// checkAddresses warns of rules for one IPv6 address, which no request has if the policy gives networks.
-func (c *checker) checkAddresses(path string, networks []string, nodes []ratelimit.Node) {
+// checkAddresses warns of rules for one IPv6 address, and for a network with less than a /64 of them. No request has
+// these if the policy gives networks.
+func (c *checker) checkAddresses(path string, grouped []string, nodes []ratelimit.Node) {
 	for _, n := range nodes {
-		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(networks, n.Key) {
+		small := func(p netip.Prefix) bool { return p.Addr().Is6() && p.Bits() > defaultIPv6Mask }
+		if list := c.lists[n.Network]; slices.Contains(grouped, n.Key) && slices.ContainsFunc(list, small) {
+			p := list[slices.IndexFunc(list, small)]
+			c.At(path).Warn("no request has a "+suggest.Quoted(n.Key)+" in "+suggest.Quoted(p.String())+" of the network at "+
+				n.Position+": IPv6 addresses are grouped by /64",
+				"write "+suggest.Quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
+		}
+		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(grouped, n.Key) {
 			network := netip.PrefixFrom(ip, 64).Masked().String()
 			c.At(path).Warn("no request has the "+suggest.Quoted(n.Key)+" "+suggest.Quoted(n.Value)+" of "+n.Position+
 				": IPv6 addresses are grouped by /64",
 				"write "+suggest.Quoted(network)+" there; or "+suggest.Quoted(n.Value+"/128")+" there and "+
 					suggest.Quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
 		}
-		c.checkAddresses(path, networks, n.Descriptors)
+		c.checkAddresses(path, grouped, n.Descriptors)
 	}
 }
 
@@ -134,6 +143,9 @@ func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there
 
 // leads reports whether a node matches an entry, whose unknown value can be any.
 func leads(n *ratelimit.Node, e descriptors.Entry) bool {
+	if n.Network != "" { // none of the fixed values is an address
+		return n.Key == e.Key && e.Value == ""
+	}
 	return descriptors.Match(n.Key, e.Key) && (n.Value == "" || e.Value == "" || descriptors.Match(n.Value, e.Value))
 }
 

@@ -35,6 +35,9 @@ type Decision struct {
 	Cause string
 	// Absent are the claims that the policy names, and that the token lacks or has in another form.
 	Absent []string
+	// ShadowDenied is the place of an access rule that would have refused the request if it were enforced for it: see
+	// Access.Enforce. It is "" for none, and for a request that another access rule refuses.
+	ShadowDenied string
 	// Status is the HTTP status of the answer, unless the request is Allowed.
 	Status int
 	// Domain is the domain of the policy that decided.
@@ -58,6 +61,14 @@ type Decision struct {
 	ContentType string
 	// Delay is how long to hold the answer, in µs, so that requests leave at the rate of a leaky bucket (max_delay).
 	Delay int64
+}
+
+// LogReason returns the reason for logs and metrics: that of a denial in shadow, or Reason.
+func (d *Decision) LogReason() reply.Reason {
+	if d.ShadowDenied != "" && d.Verdict == Allowed {
+		return reply.ReasonShadowDenied
+	}
+	return d.Reason
 }
 
 // Checked is a request and the answer of a transport, for logs and traces. None of it may be changed or kept.

@@ -38,11 +38,17 @@ func TestOpaqueTokens(t *testing.T) {
 	t.Cleanup(introspector.Close)
 	rules := fmt.Sprintf(`
 domain: shop
-descriptors: [{key: remote_address, rate_limit: {name: guesses, unit: hour, requests_per_unit: 2}}]
+descriptors:
+  - {key: remote_address, rate_limit: {name: guesses, unit: hour, requests_per_unit: 2}}
+  - {key: owner, rate_limit: {unit: hour, requests_per_unit: 100}}
 authz:
   credentials: [{opaque_token: {introspection_url: %q, client_id: shop, client_secret_file: %q}}]
-  access: [{path: {exact: /open}, require: open}]
-  refused: [{actions: [{remote_address: }]}]
+  access:
+    - {path: {exact: /open}, require: open}
+    - {path: {prefix: /by}, require: denied, enforce: {percent: 100, by: owner}}
+    - {path: {exact: /by/open}, require: open}
+  limits: [{actions: [{credential: {field: owner}}]}]
+  refused: [{actions: [{remote_address: }]}, {actions: [{path: }]}]
 `, issuer.URL, secret)
 	files := []file.File{{Name: "a.yaml", Content: []byte(rules)}}
 	a := newAuthorizer(t, files, "", map[string]credential.Checker{jwt.OpaqueName: introspector})
@@ -62,6 +68,9 @@ authz:
 		{"GET / authorization:Bearer~valid2", "200 allowed valid2", 4},
 		{"GET /open authorization:Bearer~valid2", "200 allowed valid2", 4},
 		{"GET / source=192.0.2.2 authorization:Bearer~wrong3", "401 invalid", 5},
+		{"GET /by/all authorization:Bearer~valid3", "429 refused_too_often", 5},
+		{"GET /by/open authorization:Bearer~valid3", "200 open ", 5},
+		{"GET /by/open authorization:Bearer~valid2", "403 denied", 5},
 	} {
 		d := a.decide(t.Context(), parseRequest(t, c.ask))
 		got := fmt.Sprint(d.Status, " ", d.Reason)
@@ -84,7 +93,7 @@ authz:
 			got[string(reason)+" "+string(answer)] = n
 		}
 	})
-	if diff := cmp.Diff(map[string]uint64{"invalid refused": 3, "invalid limited": 3}, got); diff != "" {
+	if diff := cmp.Diff(map[string]uint64{"invalid refused": 3, "invalid limited": 4, "invalid passed": 1}, got); diff != "" {
 		t.Errorf("failures (-want +got)\n%s", diff)
 	}
 	var p authz.Pending

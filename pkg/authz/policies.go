@@ -9,6 +9,7 @@ import (
 	"github.com/extauthz/extauthz/internal/httpheader"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -26,11 +27,12 @@ func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers re
 	all := &Policies{byDomain: make(map[string]*policy, len(policies)), rules: rules}
 	for _, domain := range slices.Sorted(maps.Keys(policies)) {
 		p := policies[domain]
-		if slices.ContainsFunc(p.Check(), func(m ratelimit.Mistake) bool { return !m.Warning }) {
+		mistakes := append(p.Check(), p.checkNetworks(rules.Networks().Lists)...)
+		if slices.ContainsFunc(mistakes, func(m ratelimit.Mistake) bool { return !m.Warning }) {
 			all.byDomain[domain] = nil
 			continue
 		}
-		compiled := p.compile(domain, headers)
+		compiled := p.compile(domain, headers, rules.Networks())
 		all.byDomain[domain] = compiled
 		for i := range compiled.credentials {
 			all.kinds = append(all.kinds, compiled.credentials[i].kind)
@@ -147,7 +149,7 @@ type policy struct {
 	limitHeaders                  []ratelimit.OwnHeader // Policy.LimitHeaders
 	lookalikes                    lookalikes
 	removal                       removal // from a request without a credential that is forwarded
-	// trustsHops is true if an action reads x-forwarded-for, needsPeer for the address of the peer.
+	// trustsHops is true if something reads x-forwarded-for, needsPeer for the address of the peer.
 	trustsHops, needsPeer, readsMetadata bool
 	challenges                           map[reply.Reason]string
 }
@@ -169,13 +171,13 @@ type removal struct {
 }
 
 // compile compiles a policy without mistakes.
-func (p *Policy) compile(domain string, headers reply.Headers) *policy {
+func (p *Policy) compile(domain string, headers reply.Headers, tables *networks.Tables) *policy {
 	p = p.WithDefaults()
 	c := &policy{
 		domain:    domain,
 		anonymous: p.passes(), preflight: bool(p.Preflight), unsafePaths: bool(p.UnsafePaths),
 		absent: p.Absent.Status, invalid: p.Invalid.Status, invalidToken: p.Invalid.TokenStatus,
-		limits: compileLimits(p.Limits), refused: compileLimits(p.Refused), quotaPath: p.QuotaPath,
+		limits: compileLimits(p.Limits, tables), refused: compileLimits(p.Refused, tables), quotaPath: p.QuotaPath,
 		headers: p.Headers.Names(), limitHeaders: ratelimit.Headers(p.LimitHeaders).Compile(),
 	}
 	for i := range p.Credentials {
@@ -185,21 +187,47 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 			accepted{kind: kind, traits: kind.Traits(), place: kind.Place(), checker: checker})
 	}
 	for i := range p.Access {
-		c.access = append(c.access, p.Access[i].compile())
+		rule := p.Access[i].compile()
+		rule.next = i + 1
+		if len(rule.Networks) > 0 {
+			rule.networks = tables.Of(rule.Networks...)
+			c.readsAddress(rule.TrustedHops)
+		}
+		if rule.Enforce != nil {
+			rule.by = p.entryMakers(rule.Enforce.By, tables)
+		}
+		c.access = append(c.access, rule)
 	}
 	for _, limit := range slices.Concat(p.Limits, p.Refused) {
 		c.readsMetadata = c.readsMetadata || limit.Cost.Metadata != nil
 		for _, action := range limit.Actions {
 			c.readsMetadata = c.readsMetadata || action.Metadata != nil
 			if action.RemoteAddress != nil {
-				c.trustsHops = c.trustsHops || action.RemoteAddress.TrustedHops > 0
-				c.needsPeer = c.needsPeer || action.RemoteAddress.TrustedHops == 0
+				c.readsAddress(action.RemoteAddress.TrustedHops)
 			}
 		}
 	}
 	c.compileNames(p.KeepHeaders, headers)
 	c.compileChallenges(domain)
 	return c
+}
+
+// entryMakers returns the actions of the limits that make an entry with a key, each with several values.
+func (p *Policy) entryMakers(key string, tables *networks.Tables) (makers []entryMaker) {
+	for _, limit := range slices.Concat(p.Limits, p.Refused) {
+		for i := range limit.Actions {
+			if m := limit.Actions[i].compile(tables); m.fixed == "" && m.key != "" && (key == "" || m.key == key) {
+				makers = append(makers, m)
+			}
+		}
+	}
+	return makers
+}
+
+// readsAddress notes that the policy reads the address of the client.
+func (p *policy) readsAddress(trustedHops int) {
+	p.trustsHops = p.trustsHops || trustedHops > 0
+	p.needsPeer = p.needsPeer || trustedHops == 0
 }
 
 // compileNames sets what is removed from requests.

@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/authz/mtls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Policy is the `authz:` section of a rule file: one field for one key. A pointer is nil without its key.
@@ -73,8 +74,14 @@ type Access struct {
 	Hosts   []string     `yaml:"hosts" min:"1" doc:"Host names without port. * stands for any characters." example:"[\"*.example.com\"]"`
 	Methods []string     `yaml:"methods" min:"1" doc:"HTTP methods in upper case." example:"[GET, HEAD]"`
 	Path    *PathPattern `yaml:"path" doc:"The path without the query, after percent-decoding." example:"{prefix: /public/}"`
-	Require Requirement  `yaml:"require" doc:"What a matching request needs: nothing (open) or a credential. denied refuses it." default:"credential" example:"open"`
-	Scopes  []string     `yaml:"scopes" min:"1" doc:"Scopes that the credential must have, all of them." example:"[admin]"`
+
+	Networks    []string `yaml:"networks" min:"1" doc:"Names of networks, one of which has the address of the client." example:"[office]"`
+	TrustedHops int      `yaml:"trusted_hops" min:"0" max:"100" doc:"Where networks finds the address of the client, as in the action remote_address." default:"0" example:"1"`
+
+	Require Requirement `yaml:"require" doc:"What a matching request needs: nothing (open) or a credential. denied refuses it." default:"credential" example:"open"`
+	Scopes  []string    `yaml:"scopes" min:"1" doc:"Scopes that the credential must have, all of them." example:"[admin]"`
+	// Enforce is that of a rule that refuses requests. For the others, the next rule that matches decides.
+	Enforce *ratelimit.Enforce `yaml:"enforce" doc:"Enforces the rule for a part of the requests. For the others, the next rule that matches decides." default:"for all" example:"{percent: 10, by: owner}"`
 	// Position is where the rule is, "file:line".
 	Position string `yaml:",position"`
 }
@@ -147,12 +154,16 @@ type RequestHeaders struct {
 
 // RemoteAddress gives the address of the client: that of the peer, or with TrustedHops > 0 the address at that position
 // of x-forwarded-for, from the right. The masks make it a network, by default of 64 bits for IPv6, because a client can
-// use all addresses of a /64. The value is "unknown" for a client without an IP address.
+// use all addresses of a /64. The value is "unknown" for a client without an IP address. With Networks, the value is
+// the name of the network with the longest prefix that has the address, else Default. If that is "", there is no entry.
 type RemoteAddress struct {
-	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, or masked_remote_address if a mask is set" example:"address"`
+	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, masked_remote_address if a mask is set, or network with networks" example:"address"`
 	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"The position of the address in x-forwarded-for, from the right. 0 is the address of the peer." default:"0" example:"2"`
 	IPv4Mask    int     `yaml:"ipv4_mask" min:"0" max:"32" doc:"The length of the prefix that is kept of an IPv4 address." default:"0, the whole address" example:"24"`
 	IPv6Mask    int     `yaml:"ipv6_mask" min:"0" max:"128" doc:"The length of the prefix that is kept of an IPv6 address." default:"64" example:"56"`
+
+	Networks []string `yaml:"networks" min:"1" doc:"Names of networks. The value is the name of the one with the longest prefix that has the address." example:"[office, partners]"`
+	Default  string   `yaml:"default" doc:"The value for an address in none of networks. Without it, there is no entry." example:"other"`
 }
 
 // GenericKey always gives the same entry.

@@ -184,7 +184,7 @@ func TestCheckDomain(t *testing.T) {
 	p := good()
 	var got []string
 	nodes := []ratelimit.Node{{Key: "remote_address", Limits: []ratelimit.Limit{{}}}}
-	for _, m := range p.CheckDomain(&ratelimit.Domain{Name: "shop", Descriptors: nodes}, nil) {
+	for _, m := range p.CheckDomain(&ratelimit.Domain{Name: "shop", Descriptors: nodes}, ratelimit.CheckOptions{}) {
 		got = append(got, fmt.Sprintf("%s: %t: %s: %s", m.Path, m.Warning, m.Message, m.Hints[0]))
 	}
 	want := []string{"limits[0]: true: this limits nothing: no rule of domain `shop` is for the entries `owner`: " +
@@ -244,7 +244,7 @@ func FuzzPolicy(f *testing.F) {
 			KeepHeaders: []string{name},
 		}
 		wrong := slices.ContainsFunc(p.Check(), func(m ratelimit.Mistake) bool { return !m.Warning })
-		p.CheckDomain(&ratelimit.Domain{Descriptors: []ratelimit.Node{{Key: field, Value: host}}}, nil)
+		p.CheckDomain(&ratelimit.Domain{Descriptors: []ratelimit.Node{{Key: field, Value: host}}}, ratelimit.CheckOptions{})
 		store, err := memstore.New(memstore.Config{})
 		if err != nil {
 			t.Fatal(err)

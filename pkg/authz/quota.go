@@ -62,7 +62,7 @@ func (c *checker) checkQuotaPath() {
 	r := &Request{HTTP: true, Method: "GET"}
 	decides := func(a Access) bool { // for every host
 		rule := a.compile()
-		return len(a.Hosts) == 0 && rule.match(r, "", path, otherEnd(path))
+		return len(a.Hosts) == 0 && a.Enforce == nil && rule.match(r, "", path, otherEnd(path))
 	}
 	rules := c.WithDefaults().Access
 	i := slices.IndexFunc(rules, decides)

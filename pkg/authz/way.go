@@ -8,6 +8,15 @@ type Tried struct {
 	Carried bool `json:"carried"`
 }
 
+// InShadow returns the first access rule that would decide if it were enforced for the request, and why it is not; nil
+// for none.
+func (p *Pending) InShadow() (a *Access, why string) {
+	if s := p.facts.shadow; s != nil {
+		return &s.Access, s.Enforce.Explain(s.value(&p.facts))
+	}
+	return nil, ""
+}
+
 // Way returns how the policy has judged the request: by the access rule that matches, with its defaults, and the
 // credentials up to the first one that the request carries. The rule has no Position if none matches: a request then
 // needs a credential. It is nil if the request was refused before: without a policy, or for its size, host or path.

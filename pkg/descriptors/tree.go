@@ -30,6 +30,31 @@ type Tree[T any] struct {
 	exact     map[Entry]*Tree[T]
 	wildcards *wildcards[T] // nil for none
 	keys      map[string]*Tree[T]
+	networks  map[string]inNetworks[T] // by key
+}
+
+// Networks finds in which of several networks a value is. *networks.Table is one.
+type Networks interface {
+	Find(value string) (network int, ok bool)
+}
+
+// inNetworks are the children for values of one key in networks, by the index that Find returns.
+type inNetworks[T any] struct {
+	Networks
+	nodes []*Tree[T]
+}
+
+// AddNetworks adds a child for values of a key in each of n networks, in place of those that it added before.
+func (t *Tree[T]) AddNetworks(key string, find Networks, n int) []*Tree[T] {
+	if t.networks == nil {
+		t.networks = map[string]inNetworks[T]{}
+	}
+	nodes := make([]*Tree[T], n)
+	for i := range nodes {
+		nodes[i] = new(Tree[T])
+	}
+	t.networks[key] = inNetworks[T]{find, nodes}
+	return nodes
 }
 
 // Add returns the child with this pattern and creates it if needed.
@@ -75,8 +100,8 @@ func (t *Tree[T]) Find(entries []Entry) *Tree[T] {
 }
 
 // Walk walks the tree, one level for each entry. At each level it takes the child with exactly this key and value, else
-// the winning wildcard, else the child with only the key. It never goes back to another child. It returns the last node
-// and the number of entries that matched.
+// that of the network, else the winning wildcard, else the child with only the key. It never goes back to another
+// child. It returns the last node and the number of entries that matched.
 func (t *Tree[T]) Walk(entries []Entry) (last *Tree[T], matched int) {
 	for i, e := range entries {
 		next := t.step(e)
@@ -91,6 +116,13 @@ func (t *Tree[T]) Walk(entries []Entry) (last *Tree[T], matched int) {
 func (t *Tree[T]) step(e Entry) *Tree[T] {
 	if node := t.exact[e]; node != nil {
 		return node
+	}
+	if t.networks != nil {
+		if of, ok := t.networks[e.Key]; ok {
+			if i, ok := of.Find(e.Value); ok {
+				return of.nodes[i]
+			}
+		}
 	}
 	if t.wildcards != nil {
 		if node := t.wildcards.find(e); node != nil {

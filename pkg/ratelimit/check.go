@@ -9,6 +9,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -24,6 +25,8 @@ type CheckOptions struct {
 	Strict bool
 	// DefaultPolicy is RulesOptions.DefaultPolicy if a store is shared, else 0.
 	DefaultPolicy StoreErrorPolicy
+	// Networks is RulesOptions.Networks.
+	Networks networks.Lists
 	// Sent are the names of the headers of RESPONSE_HEADERS that answers have, in lower case.
 	Sent []string
 }
@@ -36,9 +39,12 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	for i := range domains {
 		d := &domains[i]
 		standard := defaults{algorithm: o.DefaultAlgorithm, months: o.CalendarMonths}
-		c := &checker{defaults: standard, strict: o.Strict, policy: o.DefaultPolicy, sent: o.Sent, rules: &domainRules{
-			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
-		}}
+		c := &checker{
+			defaults: standard, strict: o.Strict, policy: o.DefaultPolicy, sent: o.Sent, networks: o.Networks,
+			rules: &domainRules{
+				position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
+			},
+		}
 		checkers[i] = c
 		switch first := named[d.Name]; {
 		case d.Name == "":
@@ -73,7 +79,17 @@ type domainRules struct {
 }
 
 // siblings are the nodes of one level and their positions. No two may have the same pattern.
-type siblings map[descriptors.Pattern]string
+type siblings map[pattern]string
+
+// pattern is what a node matches.
+type pattern struct {
+	descriptors.Pattern
+	network string
+}
+
+func (n *Node) pattern() pattern {
+	return pattern{descriptors.Pattern{Key: n.Key, Value: n.Value}, n.Network}
+}
 
 // checker finds the mistakes of one Domain.
 type checker struct {
@@ -82,6 +98,7 @@ type checker struct {
 	strict    bool
 	policy    StoreErrorPolicy // CheckOptions.DefaultPolicy
 	sent      []string         // CheckOptions.Sent
+	networks  networks.Lists
 	rules     *domainRules
 	replacing []replacing
 }
@@ -137,21 +154,38 @@ func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
 		c.At(at+".key").Warn("the key "+suggest.Quoted(n.Key)+" is that of an entry that asks for a hold",
 			"it needs no descriptor of its own: below a limit with `hold`, this one never matches")
 	}
-	p := descriptors.Pattern{Key: n.Key, Value: n.Value}
+	c.checkNetwork(n, at)
+	p := n.pattern()
 	if first, known := level[p]; known {
-		c.At(at, at+".key", at+".value").Fail("duplicate descriptor composite key "+suggest.Quoted(name),
+		c.At(at, at+".key", at+".value", at+".network").Fail("duplicate descriptor composite key "+suggest.Quoted(name),
 			"the first is at "+first+": delete one of them, or join what is below them")
 		return
 	}
 	level[p] = cmp.Or(n.Position, at)
 }
 
+// checkNetwork reports a network that does not exist, or that has no meaning in its node.
+func (c *checker) checkNetwork(n *Node, at string) {
+	switch {
+	case n.Network == "":
+		return
+	case n.Value != "":
+		c.Key(at+".network", at+".value").Fail("`network` beside `value`",
+			"an address in a network has no fixed value: delete one of them")
+	case strings.Contains(n.Key, "*"):
+		c.Key(at+".network", at+".key").Fail("`network` beside a `key` with a `*`", "write one descriptor for each key")
+	}
+	if m := c.networks.Unknown(n.Network); m != nil {
+		c.At(at+".network").Fail(m.Message, m.Hints...)
+	}
+}
+
 // checkModes reports keys beside a limit that have no meaning there.
 func (c *checker) checkModes(n *Node, at, name string) {
-	if n.ShareThreshold && !strings.Contains(n.Key+n.Value, "*") {
-		c.Key(at+".share_threshold", at+".key", at+".value").Fail(
+	if n.ShareThreshold && !strings.Contains(n.Key+n.Value, "*") && n.Network == "" {
+		c.Key(at+".share_threshold", at+".key", at+".value", at+".network").Fail(
 			"share_threshold can only be used with wildcard values (containing '*'), but found "+suggest.Quoted(name),
-			"put a `*` into `value`, or delete `share_threshold`")
+			"put a `*` into `value`, write `network`, or delete `share_threshold`")
 	}
 	if n.RateLimit != nil || n.Limits != nil {
 		return
@@ -209,6 +243,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 				"it belongs directly in a descriptor, an element of `descriptors:`")
 		}
 		c.checkLimit(n.RateLimit, at+".rate_limit", keys)
+		c.checkEnforce(n, n.RateLimit, at+".rate_limit", keys)
 	case n.Limits != nil && len(n.Limits) == 0:
 		c.Key(at+".limits").Fail("`limits` is empty", "add an element, or delete `limits` to let all pass")
 	}
@@ -226,6 +261,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 			limited++
 		}
 		c.checkLimit(&n.Limits[i], at, keys)
+		c.checkEnforce(n, &n.Limits[i], at, keys)
 	}
 	if limited > 1 && n.Quota {
 		c.Key(at+".quota_mode").Fail("`quota_mode` beside several `limits`",
@@ -264,7 +300,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 		if l.Unlimited || err != nil {
 			continue
 		}
-		same := counted{b.Algorithm, b.Window, b.Calendar, l.Shadow}
+		same := counted{b.Algorithm, b.Window, b.Calendar, l.Shadow || l.Enforce != nil}
 		j, known := first[same]
 		if !known {
 			first[same] = i

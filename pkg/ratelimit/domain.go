@@ -14,6 +14,8 @@ type Node struct {
 	Key   string `yaml:"key" doc:"The key of an entry. * stands for any characters." example:"api_key" required:"true"`
 	Value string `yaml:"value" doc:"The value of an entry. * stands for any characters. Without it, any value matches."`
 
+	Network string `yaml:"network" doc:"The name of one of networks. An address in it matches, and a network within it." example:"office"`
+
 	RateLimit *Limit  `yaml:"rate_limit" doc:"The limit for descriptors that end here." oneof:"limit,optional"`
 	Limits    []Limit `yaml:"limits" doc:"Several limits. All of them apply." oneof:"limit,optional"`
 
@@ -22,7 +24,7 @@ type Node struct {
 
 	DetailedMetric bool `yaml:"detailed_metric" doc:"Metrics name all values of a request." default:"false"`
 	ValueToMetric  bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
-	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
+	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard or a network matches share one bucket." default:"false"`
 	// Metadata holds only maps with string keys, lists, strings, bools, nil, int64, uint64 and float64.
 	Metadata map[string]any `yaml:"metadata" doc:"Data for Envoy, with requests that this rule allows."`
 

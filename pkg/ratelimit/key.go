@@ -10,19 +10,23 @@ import (
 
 // identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window, or unit
 // and time zone. It leaves out the numbers and the name, so that a change of them keeps the counts. A limit in shadow
-// beside others may have their algorithm and window.
+// or with Enforce beside others may have their algorithm and window.
 func identity(domain string, path []*Node, l *RuleLimit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
 		id = descriptors.AppendField(id, n.Key)
-		if n.Value == "" {
+		switch {
+		case n.Network != "":
+			id = descriptors.AppendField(append(id, '@'), n.Network)
+			continue
+		case n.Value == "":
 			id = append(id, '*')
 			continue
 		}
 		id = descriptors.AppendField(append(id, '='), n.Value)
 	}
 	mark := byte('/')
-	if l.beside {
+	if l.apart {
 		mark = '~'
 	}
 	id = appendAlgorithm(append(id, mark), l.Limit)

@@ -40,6 +40,7 @@ type Limit struct {
 	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a request may be held: token_bucket, leaky_bucket. At most 1m." default:"0s"`
 	// Shadow is for an element of limits. Check refuses it in rate_limit, where envoyproxy/ratelimit ignores it.
 	Shadow  bool           `yaml:"shadow_mode" doc:"In limits: decides and counts, but never denies." default:"false"`
+	Enforce *Enforce       `yaml:"enforce" doc:"Enforces the limit for a part of the requests. It is in shadow for the others." default:"for all"`
 	Problem *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	Status  int            `yaml:"status" min:"400" max:"599" doc:"The HTTP status of a denial by ext_authz." default:"RESPONSE_STATUS" example:"403"`
 	Headers Headers        `yaml:"headers" doc:"Own headers of answers, by name; or off, which hides the limit from clients." example:"{X-Quota: \"{used}/{limit}\"}"`

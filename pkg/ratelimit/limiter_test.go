@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,7 +30,7 @@ import (
 // request's). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
 // with what remains, and the units and the number of holds of a limit with holds. It is "none" if no
 // limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
-// line "reload" makes the rules of rules2.yaml active.
+// line "reload" makes the rules of rules2.yaml active, or of the file that it names.
 func TestLimiter(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -154,8 +155,8 @@ func (s *scenario) run(t *testing.T) {
 			continue
 		}
 		n++
-		if line == "reload" {
-			s.load(t, "rules2.yaml")
+		if name, reload := strings.CutPrefix(line, "reload"); reload {
+			s.load(t, cmp.Or(strings.TrimSpace(name), "rules2.yaml"))
 			continue
 		}
 		ask, want, ok := strings.Cut(line, "->")

@@ -83,7 +83,7 @@ func (r *Rules) missOfHold(
 }
 
 // Matched returns the places of the rules that a descriptor matches, one for each entry up to the first that nothing
-// matches: "`tenant` (shop.yaml:4)".
+// matches: "`tenant` (shop.yaml:4)". That of a network ends with its prefix: ", 10.0.0.0/8".
 func (r *Rules) Matched(domain string, entries []descriptors.Entry) (places []string) {
 	root := r.domains[domain]
 	if root == nil {
@@ -94,7 +94,11 @@ func (r *Rules) Matched(domain string, entries []descriptors.Entry) (places []st
 		if matched <= i {
 			break
 		}
-		places = append(places, last.Value.node.describe())
+		place := last.Value.node.describe()
+		if p, ok := r.networks.Lists.Longest(last.Value.node.Network, entries[i].Value); ok {
+			place += ", " + p.String()
+		}
+		places = append(places, place)
 	}
 	return places
 }
@@ -123,6 +127,9 @@ func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
 			below = nodes[at].Descriptors
 			if possible[i].AnyValue {
 				entry.Value = nodes[at].Value
+				if prefixes := r.networks.Lists[nodes[at].Network]; len(prefixes) > 0 {
+					entry.Value = prefixes[0].String()
+				}
 			}
 		}
 		entries, nodes = append(entries, entry), below
@@ -169,7 +176,8 @@ func (r *Rules) Holds(domain string, possible []PossibleEntry) (terms *HoldTerms
 }
 
 func (p *PossibleEntry) matches(n *Node) bool {
-	return descriptors.Match(n.Key, p.Key) && (p.AnyValue || n.Value == "" || descriptors.Match(n.Value, p.Value))
+	return descriptors.Match(n.Key, p.Key) &&
+		(p.AnyValue || n.Network == "" && (n.Value == "" || descriptors.Match(n.Value, p.Value)))
 }
 
 // reaches returns the nodes that lead to one below nodes at which some of the possible descriptors end, of those that
@@ -233,7 +241,7 @@ func (m miss) unmatched() string {
 	var values, keys []string // each key once
 	for _, n := range m.place.node.Descriptors {
 		if descriptors.Match(n.Key, e.Key) {
-			values = append(values, n.Value)
+			values = append(values, n.Value+n.Network)
 		}
 		if len(keys) < maxHinted && !slices.Contains(keys, n.Key) {
 			keys = append(keys, n.Key)

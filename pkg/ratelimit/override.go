@@ -74,6 +74,10 @@ func (r *Rule) compileBrought(l *RuleLimit, spec LimitSpec) *RuleLimit {
 	compiled.Lease = (&Limit{Lease: int64(compiled.Lease)}).lease(limit, 0)
 	// compiled.rule stays: for a store, the buckets belong to the rule.
 	compiled.identity = string(identity(r.Domain, r.path, &compiled))
+	if of := compiled.out; of != nil {
+		compiled.out = compiled.shadowed(of.beside)
+		compiled.out.Counters, compiled.out.DenialLines, compiled.out.index = of.Counters, of.DenialLines, of.index
+	}
 	return &compiled
 }
 

@@ -211,7 +211,9 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 		brought := overrides && p.replace(rule, d, i)
 		for k := range rule.Limits {
 			limit := &rule.Limits[k]
-			replaced = append(replaced, limit.Replaces...)
+			if len(limit.Replaces) > 0 {
+				replaced = append(replaced, limit.applied(d.Entries).Replaces...)
+			}
 			if !rule.Unlimited && !brought {
 				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i, keyed: rule})
 			}
@@ -223,8 +225,10 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 		})
 	}
 	for i := range p.limits {
-		m := &p.matches[p.limits[i].descriptor]
-		m.limited, m.inForce = true, m.inForce || !p.limits[i].limit.Shadow
+		a := &p.limits[i]
+		a.limit = a.limit.applied(p.query.Descriptors[a.descriptor].Entries)
+		m := &p.matches[a.descriptor]
+		m.limited, m.inForce = true, m.inForce || !a.limit.Shadow
 	}
 	return nil
 }

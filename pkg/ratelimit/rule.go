@@ -64,6 +64,8 @@ type RuleLimit struct {
 	Override *Override
 	// Shadow means that the limit is decided and counted, but never enforced: the rule is in shadow mode, or the limit.
 	Shadow bool
+	// Enforce is for which requests the limit is enforced; nil for all. For the others, another RuleLimit applies.
+	Enforce *Enforce
 	// MaxDelay is how early a request may be, in µs, as the time in which whole units leak. An early request is held
 	// until its time; one that is even earlier is denied. In a leaky bucket each request has a time, in a token bucket
 	// each beyond the burst. 0 means that none is held.
@@ -86,7 +88,9 @@ type RuleLimit struct {
 	DenialLines *Gate
 
 	index    int              // in Rule.Limits.
-	beside   bool             // in shadow beside limits of the rule that are enforced. It has buckets of its own.
+	beside   bool             // in shadow beside limits of the rule that are enforced.
+	apart    bool             // it has buckets of its own: it is beside others, or not enforced for all as they are.
+	out      *RuleLimit       // the limit in shadow, for requests that Enforce leaves out; nil for none.
 	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
 	identity string           // what all bucket keys of the limit begin with.
 	rule     uint64           // for bucket.Take.Rule.
@@ -123,7 +127,7 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	inForce := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Shadow })
 	rule.Limits = make([]RuleLimit, 0, len(limits))
 	for i := range limits {
-		limit := r.newLimit(rule, &limits[i], len(inForce))
+		limit := r.newLimit(rule, &limits[i], inForce)
 		rule.overrides = rule.overrides || limit.Override != nil
 		rule.holds = rule.holds || limit.Hold != nil
 		rule.Limits = append(rule.Limits, limit)
@@ -132,13 +136,15 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	return rule
 }
 
-// newLimit compiles a limit of a rule. inForce is how many limits of the rule are not in shadow by themselves.
-func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
+// newLimit compiles a limit of a rule. inForce are the limits of the rule that are not in shadow by themselves.
+func (r *Rules) newLimit(rule *Rule, l *Limit, inForce []Limit) RuleLimit {
+	forAll := func(l Limit) bool { return l.Enforce == nil }
 	compiled := RuleLimit{
 		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, replaceable: l.Name,
-		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && inForce > 0 && !rule.Node.Shadow,
+		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && len(inForce) > 0 && !rule.Node.Shadow, Enforce: l.Enforce,
 		Status: cmp.Or(l.Status, r.options.Status), Headers: l.Headers.Compile(), Hidden: l.Headers.Off(),
 	}
+	compiled.apart = compiled.beside || l.Enforce != nil && slices.ContainsFunc(inForce, forAll)
 	for _, other := range l.Replaces {
 		if !compiled.beside {
 			compiled.Replaces = append(compiled.Replaces, other.Name)
@@ -152,20 +158,41 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
 			compiled.hashTag = i
 		}
 	}
-	compiled.Policy = policyName(rule.Name, &compiled, l.Shadow || inForce > 1)
+	compiled.Policy = policyName(rule.Name, &compiled, l.Shadow || len(inForce) > 1)
 	compiled.PolicyItem = compiled.policyItem()
 	id := identity(rule.Domain, rule.path, &compiled)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
+	compiled.out = compiled.shadowed(len(inForce) > 1)
 	if o := compiled.Override; o != nil {
 		compiled.brought = &broughtLimits{defaults: r.options.defaults()}
 		compiled.brought.defaults.algorithm, compiled.brought.defaults.zone = compiled.chosen, compiled.Calendar.Zone()
 		if o.Name != "" {
 			named := compiled
 			named.Name, named.Policy = o.Name, plainName(o.Name)
+			named.out = named.shadowed(len(inForce) > 1)
 			compiled.brought.named = &named
 		}
 	}
 	return compiled
+}
+
+// shadowed returns the limit as it applies to requests that Enforce leaves out, nil without it. beside means that the
+// rule has other limits. A limit in shadow changes no decision, so it replaces nothing.
+func (l *RuleLimit) shadowed(beside bool) *RuleLimit {
+	if l.Enforce == nil {
+		return nil
+	}
+	out := *l
+	out.Shadow, out.beside, out.Replaces, out.out = true, beside, nil, nil
+	return &out
+}
+
+// applied returns the limit that applies to a request with these entries: l, or l in shadow.
+func (l *RuleLimit) applied(entries []descriptors.Entry) *RuleLimit {
+	if l.out == nil || l.Enforce.Includes(l.Enforce.ValueIn(entries)) {
+		return l
+	}
+	return l.out
 }
 
 // countBy sets how a limit is counted. A limit that cannot be counted denies every request.
@@ -206,10 +233,10 @@ func pathName(path []*Node) string {
 
 // Name returns the node's part of a rule name, as in the statistics of envoyproxy/ratelimit.
 func (n *Node) Name() string {
-	if n.Value == "" {
-		return n.Key
+	if value := n.Value + n.Network; value != "" { // Check allows one of them
+		return n.Key + "_" + value
 	}
-	return n.Key + "_" + n.Value
+	return n.Key
 }
 
 // policyName returns a name that needs no quoting in an RFC 9651 string or in Envoy's own headers, which never quote.

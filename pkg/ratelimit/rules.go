@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // Rules are all rules of one generation. They are immutable: a request sees one set of rules from start to end.
 type Rules struct {
 	domains  map[string]*descriptors.Tree[position]
+	networks *networks.Tables
 	order    []*Rule
 	options  RulesOptions
 	counters counterSet
@@ -41,6 +43,8 @@ type RulesOptions struct {
 	Wildcards descriptors.WildcardOrder
 	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default: 1000.
 	MetricValues int
+	// Networks are the lists that Node.Network names. Check reports names of no list, which match nothing.
+	Networks networks.Lists
 	// Before are the previous rules. The counters of rules that are in both sets go on; those of the other rules are kept
 	// until the next change. nil for none.
 	Before *Rules
@@ -52,12 +56,16 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
 	o.MetricValues = cmp.Or(o.MetricValues, 1000)
-	r := &Rules{domains: make(map[string]*descriptors.Tree[position]), options: o, counters: newCounterSet()}
+	r := &Rules{
+		domains: make(map[string]*descriptors.Tree[position]), options: o, counters: newCounterSet(),
+		networks: &networks.Tables{Lists: o.Networks},
+	}
+	var names []string
 	for _, d := range domains {
 		tree := r.domains[d.Name]
 		if tree == nil {
 			tree = &descriptors.Tree[position]{Value: position{node: new(Node)}}
-			r.domains[d.Name] = tree
+			r.domains[d.Name], names = tree, append(names, d.Name)
 		}
 		all := &tree.Value.node.Descriptors
 		if *all == nil {
@@ -65,7 +73,10 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 		} else {
 			*all = append(*all, d.Descriptors...)
 		}
-		r.compile(tree, d.Name, nil, d.Descriptors)
+	}
+	for _, name := range names {
+		tree := r.domains[name]
+		r.compile(tree, name, nil, tree.Value.node.Descriptors)
 	}
 	if o.Before != nil {
 		r.counters.gone = o.Before.counters.without(&r.counters)
@@ -80,9 +91,13 @@ func (o *RulesOptions) defaults() defaults {
 }
 
 func (r *Rules) compile(parent *descriptors.Tree[position], domain string, above []*Node, nodes []Node) {
+	inNetworks := r.addNetworks(parent, nodes)
 	for i := range nodes {
 		n := &nodes[i]
-		tree := parent.Add(descriptors.Pattern{Key: n.Key, Value: n.Value}, r.options.Wildcards)
+		tree := inNetworks[n.pattern()]
+		if tree == nil {
+			tree = parent.Add(descriptors.Pattern{Key: n.Key, Value: n.Value}, r.options.Wildcards)
+		}
 		tree.Value.node = n
 		path := append(above[:len(above):len(above)], n)
 		if n.hasLimits() {
@@ -92,6 +107,30 @@ func (r *Rules) compile(parent *descriptors.Tree[position], domain string, above
 		r.compile(tree, domain, path, n.Descriptors)
 	}
 }
+
+// addNetworks adds the children for nodes with a Network, those of one key together. It returns them.
+func (r *Rules) addNetworks(
+	parent *descriptors.Tree[position], nodes []Node,
+) (children map[pattern]*descriptors.Tree[position]) {
+	var names map[string][]string // by key
+	for i := range nodes {
+		if n := &nodes[i]; n.Network != "" {
+			if names == nil {
+				names, children = map[string][]string{}, map[pattern]*descriptors.Tree[position]{}
+			}
+			names[n.Key] = append(names[n.Key], n.Network)
+		}
+	}
+	for key, list := range names {
+		for i, child := range parent.AddNetworks(key, r.networks.Of(list...), len(list)) {
+			children[pattern{network: list[i], Pattern: descriptors.Pattern{Key: key}}] = child
+		}
+	}
+	return children
+}
+
+// Networks returns the lists of networks, and the tables that the rules use.
+func (r *Rules) Networks() *networks.Tables { return r.networks }
 
 // All returns the rules in the order of their files. Callers must not change the slice.
 func (r *Rules) All() []*Rule { return r.order }

@@ -19,6 +19,8 @@ type Series struct {
 	Limit string
 	// Beside means that the limit is in shadow beside others, which count the same descriptors.
 	Beside bool
+	// Out means that the counters are those of requests that Enforce leaves out.
+	Out bool
 }
 
 const (
@@ -79,8 +81,8 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 	counted := rule.counted()
 	limits := make([]Series, len(counted))
 	for i, l := range counted {
-		name.Limit, name.Beside = l.Policy, l.beside
-		limits[i] = Series{Domain: rule.Domain, Limit: l.Policy, Beside: l.beside}
+		name.Limit, name.Beside, name.Out = l.Policy, l.beside, l.Enforce != nil && l.out == nil
+		limits[i] = Series{Domain: rule.Domain, Limit: l.Policy, Beside: l.beside, Out: name.Out}
 		if s.fixed[name] == nil {
 			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
@@ -106,7 +108,8 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 	s.byValue[name] = rule.byValue
 }
 
-// counted returns the limits that have counters: those of the rule, then those with an Override.Name.
+// counted returns the limits that have counters: those of the rule, then those with an Override.Name, then those in
+// shadow for requests that Enforce leaves out.
 func (r *Rule) counted() (limits []*RuleLimit) {
 	for i := range r.Limits {
 		limits = append(limits, &r.Limits[i])
@@ -114,6 +117,11 @@ func (r *Rule) counted() (limits []*RuleLimit) {
 	for i := range r.Limits {
 		if brought := r.Limits[i].brought; brought != nil && brought.named != nil {
 			limits = append(limits, brought.named)
+		}
+	}
+	for _, l := range limits {
+		if l.out != nil {
+			limits = append(limits, l.out)
 		}
 	}
 	return limits
@@ -167,11 +175,11 @@ func (r *Rule) counters(l *RuleLimit, entries []descriptors.Entry) *Counters {
 func (r *Rule) metricName(entries []descriptors.Entry) string {
 	names := make([]string, len(r.path))
 	for i, n := range r.path {
-		named := Node{Key: n.Key, Value: n.Value}
+		named := Node{Key: n.Key, Value: n.Value, Network: n.Network}
 		switch {
 		case n.ShareThreshold || !r.Node.DetailedMetric && !n.ValueToMetric:
 		case entries == nil:
-			named.Value = otherValue
+			named.Value, named.Network = otherValue, ""
 		default:
 			named = Node{Key: metricValue(entries[i].Key), Value: metricValue(entries[i].Value)}
 		}

@@ -42,7 +42,7 @@ func (a *appliedLimit) share(r *Rule) {
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		if !l.beside && l.Hold == nil && l.Algorithm == a.limit.Algorithm &&
+		if !l.apart && l.Hold == nil && l.Algorithm == a.limit.Algorithm &&
 			l.Window == a.limit.Window && l.Calendar == a.limit.Calendar {
 			a.keyed, a.limit.identity, a.limit.rule, a.limit.hashTag = r, l.identity, l.rule, l.hashTag
 			return

@@ -33,6 +33,9 @@ const (
 	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys are unavailable.
 	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain.
 	ReasonQuota           Reason = "quota"     // no decision: a client has read its quota.
+	// ReasonShadowDenied is for logs and metrics: the request is allowed, but a limit or an access rule in shadow would
+	// have denied it. Metrics of ext_authz count only access rules.
+	ReasonShadowDenied Reason = "shadow_denied"
 )
 
 // refusal is the response to a refused request.
@@ -66,7 +69,8 @@ const invalidCredential = "The credential is not valid."
 
 // Reasons lists all reasons.
 func Reasons() []Reason {
-	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous, ReasonQuota}, maps.Keys(refusals))
+	passing := []Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous, ReasonQuota, ReasonShadowDenied}
+	return slices.AppendSeq(passing, maps.Keys(refusals))
 }
 
 // refusal returns the response for the reason. A reason without a row is denied.

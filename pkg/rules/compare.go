@@ -46,6 +46,9 @@ func partsOf(s Set) map[string]string {
 	for _, d := range s.Domains {
 		add(d.Name, "", d.Descriptors)
 	}
+	for name, prefixes := range s.Networks {
+		parts["networks."+oneLine(name)] = fmt.Sprint(prefixes)
+	}
 	for domain, policy := range s.Policies {
 		parts[oneLine(domain)+".authz"] += textOf(policy)
 	}

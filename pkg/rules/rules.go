@@ -6,6 +6,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -16,6 +17,8 @@ type Set struct {
 	Domains []ratelimit.Domain
 	// Policies are the policies of ext_authz by domain.
 	Policies map[string]*authz.Policy
+	// Networks are the lists of prefixes of all domains, by name.
+	Networks networks.Lists
 	// Generation identifies the content of the source: equal generations mean equal rules.
 	Generation string
 }
@@ -85,7 +88,7 @@ func (l *Live) Activate(set Set, prepare func(*Active)) {
 
 func (l *Live) compile(set Set, before *ratelimit.Rules) *Active {
 	o := l.options.Limits
-	o.Before = before
+	o.Before, o.Networks = before, set.Networks
 	limits := ratelimit.NewRules(set.Domains, o)
 	return &Active{Set: set, Limits: limits, Policies: authz.NewPolicies(set.Policies, limits, l.options.Headers)}
 }

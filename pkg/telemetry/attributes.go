@@ -16,9 +16,6 @@ import (
 // maxLogged bounds a text in a log line.
 const maxLogged = 256
 
-// shadowDenied is the reason in place of that of an allowed request that a limit in shadow would have denied.
-const shadowDenied reply.Reason = "shadow_denied"
-
 // decision is what the lines of both services have in common.
 type decision struct {
 	service, domain string
@@ -41,7 +38,7 @@ func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
 }
 
 func checkDecision(c *authz.Checked) decision {
-	d := decision{service: "authz", domain: c.Decision.Domain, verdict: c.Decision.Verdict, reason: c.Decision.Reason}
+	d := decision{service: "authz", domain: c.Decision.Domain, verdict: c.Decision.Verdict, reason: c.Decision.LogReason()}
 	d.setLimit(c.Decision.Limits)
 	return d
 }
@@ -53,15 +50,16 @@ func (d *decision) setLimit(res *ratelimit.Result) {
 	}
 	d.limit = d.status.Binding
 	for i := range res.Statuses {
-		if s := &res.Statuses[i]; s.ShadowDenied != nil && d.verdict == authz.Allowed && d.reason != shadowDenied {
-			d.status, d.limit, d.reason = s, s.ShadowDenied, shadowDenied
+		s := &res.Statuses[i]
+		if s.ShadowDenied != nil && d.verdict == authz.Allowed && d.reason != reply.ReasonShadowDenied {
+			d.status, d.limit, d.reason = s, s.ShadowDenied, reply.ReasonShadowDenied
 		}
 	}
 }
 
 // passes reports whether the request is allowed, and would be without shadow mode, or reads the quota of its client.
 func (d *decision) passes() bool {
-	return d.verdict == authz.Answered || d.verdict == authz.Allowed && d.reason != shadowDenied
+	return d.verdict == authz.Answered || d.verdict == authz.Allowed && d.reason != reply.ReasonShadowDenied
 }
 
 // who returns the attributes by which lines belong together.
@@ -86,6 +84,7 @@ func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
 func checkAttrs(c *authz.Checked) []slog.Attr {
 	d := c.Decision
 	attrs := text("cause", d.Cause, "method", d.Identity.Method, "key_id", d.Identity.KeyID)
+	attrs = append(attrs, text("shadow_access", d.ShadowDenied)...)
 	attrs = append(attrs, text("absent_claims", strings.Join(d.Absent, ", "))...)
 	if c.Status != 0 {
 		attrs = append(attrs, slog.Int("status", c.Status))

@@ -42,7 +42,7 @@ type DecisionLog struct {
 // NewDecisionLog returns a log of decisions.
 func NewDecisionLog(cfg DecisionLogConfig) *DecisionLog {
 	l := &DecisionLog{cfg: cfg, reasons: make(map[reply.Reason]*ratelimit.Gate)}
-	for _, reason := range append(reply.Reasons(), shadowDenied) {
+	for _, reason := range reply.Reasons() {
 		l.reasons[reason] = new(ratelimit.Gate)
 	}
 	return l

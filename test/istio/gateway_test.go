@@ -148,13 +148,13 @@ func TestFilterOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantOrderOnPage(t, m)
+	wantOrderOnPage(t, m, "gateway", "0.0.0.0_8080")
 	others, err := loadWith(t, "gateway/authorization-policy.yaml", "notPaths: [/healthz]",
 		"notPaths: [/healthz]"+policiesOfIstio)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantOrderOnPage(t, others)
+	wantOrderOnPage(t, others, "gateway", "0.0.0.0_8080")
 
 	behind := startBehindGateway(t, m)
 	_, client := behind.gateway(t, m)
@@ -190,11 +190,11 @@ spec:
   rules: [{ from: [{ source: { notRequestPrincipals: ["*"] } }] }]
 `
 
-// wantOrderOnPage checks that docs/istio.md has the order of the gateway's filters.
-func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
+// wantOrderOnPage checks that docs/istio.md has the order of the filters in a listener of this Envoy.
+func wantOrderOnPage(t *testing.T, m *mesh.Mesh, name, listener string) {
 	t.Helper()
 	var order []string
-	for _, name := range envoyOf(t, m, "gateway").HTTPFilters("0.0.0.0_8080") {
+	for _, name := range envoyOf(t, m, name).HTTPFilters(listener) {
 		if short, ok := strings.CutPrefix(name, "envoy.filters.http."); ok {
 			order = append(order, "`"+short+"`")
 		}
@@ -352,15 +352,20 @@ func TestSigns(t *testing.T) {
 			if a.saw == nil && a.body != c.body {
 				t.Errorf("got the body %q, want %q", a.body, c.body)
 			}
-			var limits []string
-			policies := strings.Join(a.header.Values("Ratelimit-Policy"), ",")
-			for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(policies, -1) {
-				limits = append(limits, m[1])
-			}
-			slices.Sort(limits)
-			if !slices.Equal(limits, c.limits) {
+			if limits := limitsOf(a); !slices.Equal(limits, c.limits) {
 				t.Errorf("the response names the limits %q, want %q", limits, c.limits)
 			}
 		})
 	}
+}
+
+// limitsOf returns the names of the limits in a response, sorted.
+func limitsOf(a answer) []string {
+	var limits []string
+	policies := strings.Join(a.header.Values("Ratelimit-Policy"), ",")
+	for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(policies, -1) {
+		limits = append(limits, m[1])
+	}
+	slices.Sort(limits)
+	return limits
 }

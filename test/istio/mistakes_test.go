@@ -239,6 +239,12 @@ func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 // loadGatewayWith is loadWith for the files of gateway or of gateway-http.
 func loadGatewayWith(t *testing.T, gateway, file string, texts ...string) (*mesh.Mesh, error) {
 	t.Helper()
+	return loadAllWith(t, []string{"service", gateway, "example-sidecar"}, file, texts...)
+}
+
+// loadAllWith is loadWith for these directories, which have to fit in one mesh.
+func loadAllWith(t *testing.T, directories []string, file string, texts ...string) (*mesh.Mesh, error) {
+	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"istio", filepath.Join("deploy", "kustomize")} {
 		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(testenv.RepoRoot(t), dir))); err != nil {
@@ -261,7 +267,7 @@ func loadGatewayWith(t *testing.T, gateway, file string, texts ...string) (*mesh
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, d := range []string{"service", gateway, "example-sidecar"} { // all directories that fit in one mesh
+	for _, d := range directories {
 		paths = append(paths, filepath.Join(root, "istio", d))
 	}
 	return mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)

@@ -156,6 +156,9 @@ func (r *Request) Add(t Take) int {
 	same.Need = max(same.Need, t.Need)
 	same.CountDenied = same.CountDenied || t.CountDenied
 	same.Lease = min(same.Lease, t.Lease)
+	if same.Role == Shadow || t.Role == Enforce { // what is enforced for one of them is enforced
+		same.Role = t.Role
+	}
 	if same.clamp(); t.Hold != nil {
 		same.Hold = same.Hold.with(t.Hold).clamped(uint64(2*same.Limit.Capacity() + 1))
 	}

@@ -21,7 +21,8 @@ import (
 type snapshot struct {
 	files    []File
 	problems strictyaml.Problems
-	empty    bool // the last problem is that the directory has no rule files
+	alone    []string // the files that were named by themselves: prefix files beside them are read when they are needed
+	empty    bool     // the last problem is that the directory has no rule files
 }
 
 // follow returns a follower of the files in a directory. Every regular file counts, whatever its extension, unless
@@ -53,6 +54,7 @@ func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 	leftOut := func(f File, why string) {
 		s.problems = append(s.problems, strictyaml.Problem{File: f.Name, Warning: true, Message: "left out: " + why})
 	}
+	notes := 0
 	for _, f := range r.Files {
 		switch {
 		case isLeftover(filepath.Base(f.Name)):
@@ -60,12 +62,13 @@ func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 		case f.Err != nil:
 			s.problems = append(s.problems, *strictyaml.Unread(f, ruleKind()))
 		case cfg.LeaveOutNotes && isNote(f):
-			leftOut(f, "not a YAML file by its name, and it sets no `domain`")
+			notes++
+			fallthrough // parse leaves it out, unless it is a prefix file
 		default:
 			s.files = append(s.files, f)
 		}
 	}
-	if s.empty = len(s.files) == 0 && !s.problems.HasErrors(); s.empty {
+	if s.empty = len(s.files) == notes && !s.problems.HasErrors(); s.empty {
 		s.problems = append(s.problems, strictyaml.Problem{
 			File: dir, Message: "no rule files in this directory", Warning: strictyaml.Warning(cfg.AllowEmpty),
 			Hints: []string{"add a file that begins with `domain: <name>`"},

@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -57,6 +58,11 @@ func Sections() []strictyaml.Section {
 			Belongs: "it belongs directly in a descriptor, an element of `descriptors:`", Example: "- key: api_key",
 		},
 		{Type: reflect.TypeFor[root]()},
+		{
+			Type: reflect.TypeFor[networks.List](), Name: "a network", Belongs: "it belongs in a network of `networks:`",
+			Example: "{file: partners.txt}",
+			IfText:  "put the prefixes in brackets: `[10.0.0.0/8]`; or name a file: `{file: partners.txt}`",
+		},
 		{Type: reflect.TypeFor[ratelimit.Override](), Example: "{max: 1000}", IfText: inOverride},
 		{Type: reflect.TypeFor[ratelimit.Replaced](), Example: "- name: other_limit"},
 		{Type: reflect.TypeFor[ratelimit.ProblemDetail](), Example: "problem: {detail: Try again in {retry_after} s.}"},

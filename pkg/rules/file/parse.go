@@ -8,6 +8,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -51,7 +52,7 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 			all.problems = append(all.problems, *problem)
 			continue
 		}
-		all.files = append(all.files, file)
+		all.files, all.alone = append(all.files, file), append(all.alone, path)
 	}
 	return parse(all, cfg)
 }
@@ -59,6 +60,8 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 // root is the content of a rule file.
 type root struct {
 	ratelimit.Domain `yaml:",inline"`
+
+	Networks map[string]networks.List `yaml:"networks" doc:"Lists of prefixes by name, for the rules and policies of all rule files." example:"{office: [10.0.0.0/8, \"2001:db8::/32\"], partners: [192.0.2.7]}"`
 
 	Authz *authz.Policy `yaml:"authz,bare" doc:"The policy of ext_authz: who may call what, and how often."`
 	End   bool          `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
@@ -74,25 +77,23 @@ type part struct {
 }
 
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
-	parts := make([]part, len(s.files))
-	domains := make([]ratelimit.Domain, len(s.files))
-	for i, f := range s.files {
-		p := &parts[i]
-		p.file, p.problems = f, decode(f, &p.root, cfg).Problems()
-		domains[i] = p.Domain
+	parts, problems := s.decode(cfg)
+	set := rules.Set{Policies: map[string]*authz.Policy{}, Networks: s.readNetworks(parts, cfg, &problems)}
+	cfg.Networks = set.Networks
+	domains := make([]ratelimit.Domain, len(parts))
+	for i := range parts {
+		domains[i] = parts[i].Domain
 	}
 	for i, mistakes := range ratelimit.Check(domains, cfg.CheckOptions) {
-		parts[i].mistakes = mistakes
+		parts[i].mistakes = append(parts[i].mistakes, mistakes...)
 	}
-	set := rules.Set{Policies: map[string]*authz.Policy{}}
 	for i := range parts {
 		add(&set, &parts[i], cfg)
 	}
-	problems := slices.Clone(s.problems)
 	for i := range parts {
 		p := &parts[i]
 		if policy := set.Policies[p.Name]; policy != nil && policy == p.Authz {
-			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)], cfg.Sent)...)
+			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)], cfg.CheckOptions)...)
 		}
 		p.place(cfg)
 		problems = append(problems, p.problems...)
@@ -108,6 +109,10 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 func decode(f File, r *root, cfg Config) *strictyaml.Document {
 	doc := strictyaml.Decode(f, ruleKind(), r)
 	r.Position = doc.Position("domain")
+	for name, l := range r.Networks {
+		l.Position = doc.Position("networks." + name)
+		r.Networks[name] = l
+	}
 	CheckEnd(doc, r.End, cfg.RequireEnd)
 	return doc
 }

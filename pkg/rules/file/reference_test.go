@@ -14,6 +14,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/cases"
 )
@@ -60,10 +61,19 @@ func TestExamplesOfTheReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, problems := Parse([]File{{Name: f.Path, Content: text}}, Config{}); problems.HasErrors() {
+		if _, problems := Parse(exampleFiles(f.Path, text), Config{}); problems.HasErrors() {
 			t.Errorf("the tag example of %s: %v\n%s", f.Path, problems, text)
 		}
 	}
+}
+
+// exampleFiles returns the file of an example, and the prefix file that it names.
+func exampleFiles(name string, text []byte) []File {
+	files := []File{{Name: name, Content: text}}
+	if strings.Contains(string(text), "partners.txt") {
+		files = append(files, File{Name: "partners.txt", Content: []byte("192.0.2.0/24\n")})
+	}
+	return files
 }
 
 // value is the value of a key in an example.
@@ -76,7 +86,7 @@ func exampleValues(t *testing.T) map[string]value {
 	top := Reference()
 	for _, block := range regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```").FindAllStringSubmatch(notes, -1) {
 		text := []byte(block[1] + "\n")
-		if _, problems := Parse([]File{{Name: "notes.md", Content: text}}, Config{}); len(problems) > 0 {
+		if _, problems := Parse(exampleFiles("notes.md", text), Config{}); len(problems) > 0 {
 			t.Errorf("%s\n%v", text, problems)
 		}
 		var file yaml.Node
@@ -96,8 +106,9 @@ func gather(values map[string]value, top *strictyaml.Field, at string, v value) 
 			gather(values, top, at, value{v.file, node})
 		case v.node.Kind == yaml.MappingNode && i%2 == 1:
 			f := top.At(join(at, v.node.Content[i-1].Value))
-			if f == nil {
-				continue // below a map with any keys
+			if f == nil { // a map with any keys, such as networks
+				gather(values, top, at, value{v.file, node})
+				continue
 			}
 			if _, known := values[f.Path]; !known {
 				values[f.Path] = value{v.file, node}
@@ -168,20 +179,21 @@ func testFiles(t *testing.T) (all [][]File) {
 
 // found returns the mistakes of files, with full paths.
 func found(files []File) (mistakes []ratelimit.Mistake) {
+	s := snapshot{files: files}
+	parts, _ := s.decode(Config{})
+	o := ratelimit.CheckOptions{Networks: s.readNetworks(parts, Config{}, new(rules.Problems))}
 	var domains []ratelimit.Domain
-	for _, f := range files {
-		var r root
-		strictyaml.Decode(f, ruleKind(), &r)
-		domains = append(domains, r.Domain)
+	for _, r := range parts {
+		domains, mistakes = append(domains, r.Domain), append(mistakes, r.mistakes...)
 		if r.Authz == nil {
 			continue
 		}
-		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain, nil)...) {
+		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain, o)...) {
 			m.Path = strings.TrimSuffix("authz."+m.Path, ".")
 			mistakes = append(mistakes, m)
 		}
 	}
-	for _, list := range ratelimit.Check(domains, ratelimit.CheckOptions{}) {
+	for _, list := range ratelimit.Check(domains, o) {
 		mistakes = append(mistakes, list...)
 	}
 	return mistakes
@@ -258,7 +270,11 @@ func (r *reference) link(f *strictyaml.Field, text string) string {
 // kind returns the type of a key. For a map with the keys of another field, it links that field.
 func kind(r *reference, f *strictyaml.Field) string {
 	if f.Same != nil {
-		return f.Type + ", as " + r.link(f.Same, code(f.Same.Path))
+		link := r.link(f.Same, code(f.Same.Path))
+		if strings.HasPrefix(f.Path, "authz.") && !strings.HasPrefix(f.Same.Path, "authz.") {
+			link = strings.Replace(link, "(#", "(rules.md#", 1) // a policy has a page of its own
+		}
+		return f.Type + ", as " + link
 	}
 	return f.Type
 }

@@ -24,6 +24,9 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 	slices.SortStableFunc(resources, func(a, b *resource) int { return cmp.Compare(a.name, b.name) })
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
 	added, doc := decodeOverlay(overlay, cfg.RequireEnd)
+	set.Networks = added.lists(doc)
+	check := cfg.Check
+	check.Networks = set.Networks
 	added.merge(resources, doc)
 	domains := make([]ratelimit.Domain, len(resources))
 	for i, res := range resources {
@@ -32,7 +35,7 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 		}
 		domains[i] = res.Domain
 	}
-	for i, mistakes := range ratelimit.Check(domains, cfg.Check) {
+	for i, mistakes := range ratelimit.Check(domains, check) {
 		for _, m := range mistakes {
 			problems = append(problems, resources[i].problem(m))
 		}
@@ -46,7 +49,7 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 		at[d.Name] = len(set.Domains)
 		set.Domains = append(set.Domains, d)
 	}
-	added.addPolicies(&set, cfg.Check.Sent, doc)
+	added.addPolicies(&set, check, doc)
 	problems = append(problems, doc.Problems()...)
 	if problems.HasErrors() {
 		set = rules.Set{}

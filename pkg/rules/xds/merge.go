@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"reflect"
 	"regexp"
 	"slices"
@@ -33,14 +34,16 @@ func (root *overlayRoot) merge(resources []*resource, doc *strictyaml.Document) 
 			}
 		}
 		known := false
+		var domains []string
 		for _, res := range resources {
+			domains = append(domains, res.Name)
 			if res.Name == d.Domain {
 				known = true
 				m.resource = res
 				m.nodes(res.Descriptors, "", "descriptors")
 			}
 		}
-		m.checkUsed(d.Domain, known)
+		m.checkUsed(d.Domain, known, domains)
 		doc.Add("", m.mistakes.All()...)
 	}
 }
@@ -53,6 +56,7 @@ type merger struct {
 	// byRule and byName are the indexes of entries by the rule that they name, or else by the name of its limit.
 	byRule, byName map[string][]int
 	used           []bool
+	rules, limits  []string // the names that the server has
 	mistakes       ratelimit.Mistakes
 }
 
@@ -67,6 +71,7 @@ func (m *merger) nodes(nodes []ratelimit.Node, parent, at string) {
 		limit := ""
 		if n.RateLimit != nil {
 			limit = n.RateLimit.Name
+			m.rules, m.limits = append(m.rules, name), append(m.limits, limit)
 		}
 		var matches []int
 		for _, j := range m.byRule[name] {
@@ -93,8 +98,13 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 		m.resource.touched = map[string]string{}
 	}
 	m.resource.touched[path] = e.Position
+	n.Shadow, n.Quota = n.Shadow || e.Shadow, n.Quota || e.Quota
+	n.DetailedMetric = n.DetailedMetric || e.DetailedMetric
 	n.ValueToMetric = n.ValueToMetric || e.ValueToMetric
 	n.ShareThreshold = n.ShareThreshold || e.ShareThreshold
+	if e.Metadata != nil {
+		n.Metadata = e.Metadata
+	}
 	limit := n.RateLimit
 	if limit == nil && len(n.Limits) > 0 {
 		limit = &n.Limits[0] // that of the server: an earlier entry has added limits
@@ -115,28 +125,36 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 	}
 }
 
-// checkUsed warns of entries that no rule matches.
-func (m *merger) checkUsed(domain string, known bool) {
+// The bounds of the search for similar names, because the work grows with both.
+const maxHinted, maxNamesHinted = 10, 10_000
+
+// checkUsed warns of entries that no rule matches. domains are those of the server.
+func (m *merger) checkUsed(domain string, known bool, domains []string) {
 	if !known {
 		m.mistakes.At(m.at+".domain").Warn("the xDS server has no domain "+suggest.Quoted(domain),
-			"the overlay applies as soon as it has one")
+			suggest.DidYouMean(domain, domains[:min(len(domains), maxNamesHinted)]), "the overlay applies as soon as it has one")
 		return
 	}
+	hinted := 0
 	for j, used := range m.used {
-		e, key := m.entries[j], ".rule"
+		e, key, names := m.entries[j], ".rule", m.rules
 		if e.Rule == "" {
-			key = ".name"
+			key, names = ".name", m.limits
 		}
 		if used || e.Rule+e.Name == "" {
 			continue
 		}
-		m.mistakes.At(m.entryAt(j)+key).Warn("no rule of domain "+suggest.Quoted(domain)+" matches",
+		hint := ""
+		if hinted++; hinted <= maxHinted {
+			hint = suggest.DidYouMean(cmp.Or(e.Rule, e.Name), names[:min(len(names), maxNamesHinted)])
+		}
+		m.mistakes.At(m.entryAt(j)+key).Warn("no rule of domain "+suggest.Quoted(domain)+" matches", hint,
 			"/rlconfig shows the names of rules and limits; the overlay applies as soon as one matches")
 	}
 }
 
 // addPolicies adds the policies of the overlay to a set, whether or not the server has their domains.
-func (root *overlayRoot) addPolicies(set *rules.Set, sent []string, doc *strictyaml.Document) {
+func (root *overlayRoot) addPolicies(set *rules.Set, o ratelimit.CheckOptions, doc *strictyaml.Document) {
 	for i, d := range root.Domains {
 		if d.Authz == nil || d.Domain == "" || set.Policies[d.Domain] != nil {
 			continue
@@ -146,6 +164,6 @@ func (root *overlayRoot) addPolicies(set *rules.Set, sent []string, doc *stricty
 		if j := slices.IndexFunc(set.Domains, func(has ratelimit.Domain) bool { return has.Name == d.Domain }); j >= 0 {
 			domain = &set.Domains[j]
 		}
-		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain, sent)...)
+		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain, o)...)
 	}
 }

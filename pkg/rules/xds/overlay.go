@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/networks"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
@@ -15,8 +17,9 @@ import (
 
 // overlayRoot is the content of an overlay.
 type overlayRoot struct {
-	Domains []overlayDomain `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
-	End     bool            `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
+	Domains  []overlayDomain          `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
+	Networks map[string]networks.List `yaml:"networks" doc:"Lists of prefixes by name, for the policies of the overlay." example:"{office: [10.0.0.0/8]}"`
+	End      bool                     `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
 }
 
 // overlayDomain is what an overlay adds to a domain.
@@ -34,8 +37,13 @@ type overlayRule struct {
 	RateLimit *ratelimit.Limit  `yaml:"rate_limit" doc:"Keys for its rate limit, except those that the server sends."`
 	Limits    []ratelimit.Limit `yaml:"limits" doc:"More limits beside that of the server. All of them apply."`
 
+	Shadow         bool `yaml:"shadow_mode" doc:"Decides and counts requests, but never denies one." default:"false"`
+	Quota          bool `yaml:"quota_mode" doc:"Denies a request only if all its quotas are over their limits." default:"false"`
+	DetailedMetric bool `yaml:"detailed_metric" doc:"Metrics name all values of a request." default:"false"`
 	ValueToMetric  bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
 	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
+	// Metadata replaces that of the server.
+	Metadata map[string]any `yaml:"metadata" doc:"Data for Envoy, with requests that this rule allows."`
 	// Position is the position of the entry, "file:line".
 	Position string `yaml:",position"`
 }
@@ -78,8 +86,9 @@ func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Docu
 			m.At(at+".domain").Fail("duplicate domain "+suggest.Quoted(d.Domain), "put all that is for it into one element")
 		}
 		first[d.Domain] = i
+		set := map[[3]string]string{} // the position of the entry that sets a key of a rule
 		for j := range d.Rules {
-			d.Rules[j].check(&m, ratelimit.Element(at+".rules", j))
+			d.Rules[j].check(&m, ratelimit.Element(at+".rules", j), set)
 		}
 		if d.Authz != nil {
 			doc.Add(at+".authz", d.Authz.Check()...)
@@ -89,23 +98,55 @@ func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Docu
 	return root, doc
 }
 
-// fromServer are the keys of a rate limit that RateLimitConfig has.
-var fromServer = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+// lists returns the prefixes of the networks, and adds their mistakes to the document.
+func (root *overlayRoot) lists(doc *strictyaml.Document) networks.Lists {
+	lists := networks.Lists{}
+	for _, name := range slices.Sorted(maps.Keys(root.Networks)) {
+		l, at := root.Networks[name], "networks."+name
+		if l.File != "" {
+			doc.Add(at, suggest.Mistake{Path: "file", OnKey: true, Message: "an overlay has no prefix files",
+				Hints: []string{"write the prefixes here, in brackets"}})
+		}
+		lists[name] = networks.Read(l.Prefixes, func(i int, m suggest.Mistake) {
+			doc.Add(ratelimit.Element(at, i), m)
+		})
+	}
+	return lists
+}
 
-// check reports an entry that names no rule or adds nothing, and keys that only the xDS server can set.
-func (e *overlayRule) check(m *ratelimit.Mistakes, at string) {
+// fromServer are the keys of a rate limit that RateLimitConfig has.
+var fromServer = []string{"unit", "requests_per_unit", "unlimited"}
+
+// check reports an entry that names no rule or adds nothing, and keys that only the xDS server can set. It also reports
+// keys that an earlier entry for the same rule and name sets: set has their positions.
+func (e *overlayRule) check(m *ratelimit.Mistakes, at string, set map[[3]string]string) {
 	if e.Rule == "" && e.Name == "" {
 		m.At(at, at+".rule", at+".name").Lacking().Fail("an element of `rules` names no rule",
 			"add `rule: <its name in /rlconfig>`, or `name: <the name of its rate limit>`")
 	}
-	if e.RateLimit == nil && len(e.Limits) == 0 && !e.ValueToMetric && !e.ShareThreshold {
+	setOnce := func(key string) {
+		if first, twice := set[[...]string{e.Rule, e.Name, key}]; twice && key != "limits" {
+			m.Key(at+"."+key).Warn(suggest.Quoted(key)+" of the same rule is set twice", "the first is at "+first+
+				", and this one replaces it: delete one of them")
+		}
+		set[[...]string{e.Rule, e.Name, key}] = e.Position
+	}
+	added := *e
+	added.Rule, added.Name, added.RateLimit = "", "", nil
+	adds := e.RateLimit != nil
+	for key := range strictyaml.Given(reflect.ValueOf(added)) {
+		adds = true
+		setOnce(key)
+	}
+	if !adds {
 		m.At(at, at+".rate_limit", at+".limits").Lacking().Fail("an element of `rules` adds nothing",
-			"add `rate_limit`, `limits`, `value_to_metric` or `share_threshold`")
+			"add `rate_limit`, `limits`, or another key such as `shadow_mode`")
 	}
 	if e.RateLimit == nil {
 		return
 	}
 	for name := range strictyaml.Given(reflect.ValueOf(*e.RateLimit)) {
+		setOnce("rate_limit." + name)
 		if slices.Contains(fromServer, name) {
 			m.Key(at+".rate_limit."+name).Fail(suggest.Quoted(name)+" comes from the xDS server: the overlay cannot set it",
 				"delete it; `limits` adds a limit")

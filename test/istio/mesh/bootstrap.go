@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"istio.io/istio/pilot/pkg/model"
+	"istio.io/istio/pilot/pkg/networking/core"
 	"istio.io/istio/pkg/wellknown"
 )
 
@@ -30,6 +32,9 @@ import (
 // certificates. Of a sidecar it keeps only inbound traffic. In a pod, iptables sends all inbound traffic to one port,
 // and Envoy finds the original port. Here each original port has its own listener: inbound_<port of the pod>, and
 // inbound_other for ports without a Service.
+//
+// Of a waypoint it keeps what is inside the tunnels (HBONE). A tunnel names the Service and its port. Here each of them
+// has its own listener, with the name of its filter chain: inbound-vip|<port>|<http or tcp>|<Service>.
 func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
 	routes := map[string]*route.RouteConfiguration{}
 	for _, r := range e.Routes {
@@ -41,8 +46,14 @@ func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
 	}
 	static := &bootstrap.Bootstrap_StaticResources{Listeners: listeners}
 	for _, c := range e.Clusters {
+		if e.kind == model.Waypoint && !strings.Contains(c.Name, "|") {
+			continue // a tunnel
+		}
 		c = proto.CloneOf(c)
 		c.TransportSocketMatches, c.Filters = nil, nil
+		if strings.HasPrefix(c.Name, inboundVIP) {
+			c.TransportSocket = nil // it leads into a tunnel
+		}
 		address, given := addresses[c.Name]
 		if given || c.GetType() == cluster.Cluster_EDS {
 			if c.LoadAssignment, err = assign(c.Name, address); err != nil {
@@ -100,8 +111,8 @@ func loopback(port int) *corev3.Address {
 func (e Envoy) plainListeners(routes map[string]*route.RouteConfiguration) ([]*listener.Listener, error) {
 	var plain []*listener.Listener
 	for _, l := range e.Listeners {
-		if l.Name != virtualInbound {
-			if l.TrafficDirection == corev3.TrafficDirection_OUTBOUND && e.sidecar() {
+		if l.Name != virtualInbound && l.Name != core.MainInternalName {
+			if e.kind == model.Waypoint || l.TrafficDirection == corev3.TrafficDirection_OUTBOUND && e.kind != model.Router {
 				continue
 			}
 			plain = append(plain, &listener.Listener{Name: l.Name, FilterChains: slices.Clone(l.FilterChains)})
@@ -130,20 +141,20 @@ func (e Envoy) plainListeners(routes map[string]*route.RouteConfiguration) ([]*l
 	return plain, nil
 }
 
-// virtualInbound is the listener of a sidecar to which iptables sends all inbound traffic.
-const virtualInbound = "virtualInbound"
+const (
+	virtualInbound = "virtualInbound" // the listener of a sidecar to which iptables sends all inbound traffic
+	inboundVIP     = "inbound-vip|"   // the filter chains and clusters for the Services of a waypoint
+)
 
-func (e Envoy) sidecar() bool {
-	return slices.ContainsFunc(e.Listeners, func(l *listener.Listener) bool { return l.Name == virtualInbound })
-}
-
-// inboundName returns the name of a listener for a filter chain with plaintext HTTP, and "" for other filter chains.
+// inboundName returns the name of a listener for a filter chain with plaintext HTTP or of a waypoint, and otherwise "".
 func inboundName(chain *listener.FilterChain) string {
 	http := slices.ContainsFunc(chain.Filters, func(f *listener.Filter) bool {
 		return f.Name == wellknown.HTTPConnectionManager
 	})
 	match := chain.GetFilterChainMatch()
 	switch {
+	case strings.HasPrefix(chain.Name, inboundVIP):
+		return chain.Name
 	case !http || chain.TransportSocket != nil:
 		return ""
 	case match.GetDestinationPort() != nil:
@@ -185,4 +196,6 @@ func plainFilters(filters []*listener.Filter, routes map[string]*route.RouteConf
 }
 
 // ofIstio reports whether only Istio's build of Envoy has a filter.
-func ofIstio(filter string) bool { return strings.HasPrefix(filter, "istio.") }
+func ofIstio(filter string) bool {
+	return strings.HasPrefix(filter, "istio.") || strings.HasSuffix(filter, "_peer_metadata")
+}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	networking "istio.io/api/networking/v1alpha3"
+	"istio.io/istio/pilot/pkg/model"
 	"istio.io/istio/pkg/config"
 	"istio.io/istio/pkg/config/schema/gvk"
 )
@@ -148,7 +149,7 @@ func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) [
 		for _, v := range within[*route.VirtualHost](e.resources()...) {
 			is := networking.EnvoyFilter_SIDECAR_OUTBOUND
 			switch {
-			case !e.sidecar():
+			case e.kind == model.Router:
 				is = networking.EnvoyFilter_GATEWAY
 			case strings.HasPrefix(v.Name, "inbound|"):
 				is = networking.EnvoyFilter_SIDECAR_INBOUND

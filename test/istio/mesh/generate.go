@@ -19,11 +19,13 @@ import (
 
 // Envoy is the configuration that Istio makes for one Envoy.
 type Envoy struct {
-	// Name is "gateway", or for a sidecar the name of the Deployment.
+	// Name is "gateway", or the name of the Deployment with a sidecar, or of the Gateway of a waypoint.
 	Name      string
 	Listeners []*listener.Listener
 	Routes    []*route.RouteConfiguration
 	Clusters  []*cluster.Cluster
+
+	kind model.NodeType
 }
 
 func (e Envoy) resources() []proto.Message {
@@ -67,12 +69,23 @@ func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 		pilot := core.NewConfigGenTest(t, core.TestOptions{
 			Configs: copies, MeshConfig: proto.CloneOf(m.config), Services: services, Instances: instances,
 		})
+		if len(m.waypoints) > 0 {
+			pilot.Env().AmbientIndexes = m.ambientIndex(t)
+			push := model.NewPushContext() // the first one has no services of waypoints
+			push.InitContext(pilot.Env(), nil, nil)
+			pilot.Env().SetPushContext(push)
+		}
 		for _, p := range pods {
 			proxy := pilot.SetupProxy(&model.Proxy{
 				Type: p.kind, ID: p.name + "." + p.namespace, ConfigNamespace: p.namespace, IPAddresses: []string{p.ip},
 				Labels: p.labels, Metadata: &model.NodeMetadata{Labels: p.labels, Namespace: p.namespace, IstioVersion: version},
 			})
-			e := Envoy{Name: p.name, Listeners: pilot.Listeners(proxy), Clusters: pilot.Clusters(proxy)}
+			e := Envoy{Name: p.name, kind: p.kind, Listeners: pilot.Listeners(proxy), Clusters: pilot.Clusters(proxy)}
+			for _, l := range e.Listeners { // no request comes to these chains: they are for pods, and there are none
+				l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listener.FilterChain) bool {
+					return strings.HasPrefix(c.Name, "direct-")
+				})
+			}
 			e.Routes = pilot.RoutesFromListeners(proxy, e.Listeners)
 			sortByName(e.Listeners) // their order is random
 			sortByName(e.Routes)
@@ -87,7 +100,7 @@ func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 func (e Envoy) HTTPFilters(listenerName string) []string {
 	var names []string
 	for _, l := range e.Listeners {
-		if l.Name != listenerName {
+		if l.Name != listenerName || len(l.FilterChains) == 0 {
 			continue
 		}
 		for _, f := range within[*hcm.HttpFilter](l.FilterChains[0]) {

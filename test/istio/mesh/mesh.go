@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	kustomize "sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -40,6 +41,7 @@ type Mesh struct {
 
 	config     *meshconfig.MeshConfig
 	services   []corev1.Service
+	waypoints  []gatewayv1.Gateway
 	namespaces []corev1.Namespace
 }
 
@@ -170,6 +172,9 @@ func (m *Mesh) add(r manifest) error {
 		switch {
 		case strings.HasSuffix(id.Group, ".istio.io"):
 			err = fmt.Errorf("%s is not a kind of Istio in %s/%s", id.Kind, id.Group, id.Version)
+		case id.Group == gvk.KubernetesGateway.Group && isWaypoint(text):
+			m.waypoints = append(m.waypoints, gatewayv1.Gateway{})
+			err = yaml.UnmarshalStrict(text, &m.waypoints[len(m.waypoints)-1])
 		case id.Group == gvk.KubernetesGateway.Group:
 			err = errors.New("an object of Kubernetes' Gateway API, which this check does not read: " +
 				"use istioctl proxy-config to see the gateway's configuration")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"istio.io/api/label"
 	"istio.io/istio/pilot/pkg/model"
 	"istio.io/istio/pilot/pkg/serviceregistry/kube"
 )
@@ -42,6 +43,12 @@ func (m *Mesh) pods() []pod {
 	pods := []pod{{
 		name: "gateway", namespace: m.Gateway.Namespace, ip: "10.0.0.1", labels: m.Gateway.Spec.Selector, kind: model.Router,
 	}}
+	for i, w := range m.waypoints {
+		pods = append(pods, pod{
+			name: w.Name, namespace: w.Namespace, ip: fmt.Sprintf("10.0.2.%d", i+1),
+			labels: map[string]string{label.IoK8sNetworkingGatewayGatewayName.Name: w.Name}, kind: model.Waypoint,
+		})
+	}
 	for i, d := range m.Deployments {
 		if !m.injects(d) {
 			continue
@@ -86,7 +93,7 @@ func containerPorts(d appsv1.Deployment) map[string]int32 {
 func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance) {
 	var services []*model.Service
 	var instances []*model.ServiceInstance
-	for _, s := range slices.Concat(m.services, []corev1.Service{m.Gateway}) {
+	for _, s := range slices.Concat(m.services, m.waypointServices(), []corev1.Service{m.Gateway}) {
 		service := kube.ConvertService(s, nil, domain, "", domain)
 		services = append(services, service)
 		for _, p := range pods {
