@@ -93,7 +93,8 @@ authz:
 			got[string(reason)+" "+string(answer)] = n
 		}
 	})
-	if diff := cmp.Diff(map[string]uint64{"invalid refused": 3, "invalid limited": 4, "invalid passed": 1}, got); diff != "" {
+	want := map[string]uint64{"invalid refused": 3, "invalid limited": 4, "invalid passed": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failures (-want +got)\n%s", diff)
 	}
 	var p authz.Pending
