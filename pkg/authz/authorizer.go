@@ -101,11 +101,12 @@ type Pending struct {
 	facts  facts
 	policy *policy // nil if no policy applies
 	// used is the valid credential of the request, nil for none.
-	used    *accepted
-	quota   bool              // see readsQuota
-	failed  reply.Reason      // why the credential of a refused request is not valid; "" if it is valid
-	now     bool              // the decision must not take long
-	limited *ratelimit.Result // of Peek, nil if it was not asked
+	used   *accepted
+	quota  bool         // see readsQuota
+	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
+	now    bool         // the decision must not take long
+	// limited is the result of Peek, nil if it was not asked.
+	limited *ratelimit.Result
 	// entries, limits and body are memory: of the entries of the query, of the rate limit headers, and of the body.
 	entries []descriptors.Entry
 	limits  reply.List
