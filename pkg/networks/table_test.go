@@ -111,7 +111,7 @@ func TestFindDoesNotAllocate(t *testing.T) {
 func TestFindAgreesWithASearch(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	lists := networks.Lists{"a": randomPrefixes(r, 3000), "b": randomPrefixes(r, 3000)}
+	lists := networks.Lists{"a": randomPrefixes(r, 1000), "b": randomPrefixes(r, 1000)}
 	lists["b"] = append(lists["b"], lists["a"][:100]...) // the first named list has these
 	tables := networks.Tables{Lists: lists}
 	names := []string{"a", "b"}

@@ -11,16 +11,17 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/table"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte.
+// TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte, or one in the short form.
 func TestNoDamageGoesUnnoticed(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
 	for i := range sound {
 		if err := read(t, sound[:i]); !isUnsound(err) {
 			t.Errorf("cut off after %d bytes of %d: %v, want it to be refused", i, len(sound), err)
 		}
-		for bit := range 8 {
+		for bit := i % 8; bit < 8; bit += testenv.Steps(8, 1) {
 			damaged := bytes.Clone(sound)
 			damaged[i] ^= 1 << bit
 			if err := read(t, damaged); !isUnsound(err) {
