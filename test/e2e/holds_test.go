@@ -184,6 +184,9 @@ func startHolds(t *testing.T, reserves string, places *strings.Replacer, store s
 	}
 	root, _ := rulesDirectory(t, rules)
 	environment := []string{"RUNTIME_ROOT=" + root}
+	if reserves == "ext_authz" { // with grpc-go, stopped answers also stopped calls in a slow run; the cause is not known
+		environment = append(environment, "GRPC_TRANSPORT=native")
+	}
 	if store == "redis" {
 		h.redis = testenv.Redis(t)
 		environment = append(environment, "REDIS_URL=redis://"+h.redis.Addr, "REDIS_TIMEOUT="+longTimeout)
