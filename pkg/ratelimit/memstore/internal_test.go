@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte, or one in the short form.
+// TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte; in the short form, one.
 func TestNoDamageGoesUnnoticed(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
 	for i := range sound {
