@@ -53,16 +53,14 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 	if checker == nil {
 		return credential.Identity{}, credential.ErrInvalid
 	}
-	if slow, ok := checker.(credential.Slow); ok && p.now {
+	if slow, ok := checker.(credential.Slow); ok && (p.now || c.traits.Remote) {
 		if id, ok := slow.Known(c.kind, sent); ok {
 			return id, nil
 		}
-		return credential.Identity{}, errNotNow
-	} else if ok && c.traits.Remote && ctx.Err() == nil {
-		if id, ok := slow.Known(c.kind, sent); ok {
-			return id, nil
-		}
-		if a.tooOften(ctx, p) {
+		switch {
+		case p.now:
+			return credential.Identity{}, errNotNow
+		case ctx.Err() == nil && a.tooOften(ctx, p):
 			return credential.Identity{}, errTooOften
 		}
 	}
