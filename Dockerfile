@@ -24,7 +24,7 @@ RUN BUILD=github.com/extauthz/extauthz/internal/command && CGO_ENABLED=0 go buil
       -ldflags="-s -w -X '${BUILD}.linkedVersion=${VERSION}' -X '${BUILD}.linkedCommit=${REVISION}' -X '${BUILD}.linkedDate=${CREATED}'" \
       ./cmd/extauthz && \
     mkdir /out/bin && for name in ratelimit ratelimit_config_check ratelimit_client; do \
-      ln -s /usr/local/bin/extauthz /out/bin/$name; done
+      ln -s /usr/local/bin/extauthz /out/bin/$name; done && go clean -cache
 
 FROM ${BASE_IMAGE}
 COPY --from=build /out/usr/local/bin/ /usr/local/bin/

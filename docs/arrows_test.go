@@ -16,30 +16,31 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-var update = flag.Bool("update", false, "redraw the graph of packages in docs/design.md")
+var update = flag.Bool("update", false, "redraw the graph of packages in docs/reference/packages.md")
 
 const module = "github.com/extauthz/extauthz/"
 
-// TestArrows compares the graph of packages in docs/design.md with their imports. `go test ./docs -update` draws the
-// graph.
+// TestArrows compares the graph of docs/reference/packages.md with the imports of the packages. `go test ./docs
+// -update` draws the graph.
 func TestArrows(t *testing.T) {
 	const begin, end = "<!-- arrows -->\n", "<!-- /arrows -->\n"
-	page := testenv.RepoFile(t, "docs/design.md")
+	page := testenv.RepoFile(t, "docs/reference/packages.md")
 	before, rest, found := strings.Cut(page, begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("docs/design.md has no markers for the graph: want %q and %q", begin, end)
+		t.Fatalf("docs/reference/packages.md has no markers for the graph: want %q and %q", begin, end)
 	}
 	want := before + begin + picture(imports(t)) + end + after
 	if *update {
-		file := filepath.Join(testenv.RepoRoot(t), "docs", "design.md")
+		file := filepath.Join(testenv.RepoRoot(t), "docs", "reference", "packages.md")
 		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if diff := cmp.Diff(want, page); diff != "" {
-		t.Errorf("the graph in docs/design.md is out of date; `go test ./docs -update` draws it (-want +got):\n%s", diff)
+		t.Errorf("the graph of docs/reference/packages.md is out of date; `go test ./docs -update` draws it (-want +got):\n"+
+			"%s", diff)
 	}
 }
 

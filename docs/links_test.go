@@ -4,6 +4,7 @@ package docs
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"regexp"
@@ -97,17 +98,7 @@ var (
 // readPage reads Markdown. It ignores links and headings in code.
 func readPage(text string) page {
 	var p page
-	fenced := false
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if fence.MatchString(line) {
-			fenced = !fenced
-			continue
-		}
-		if fenced {
-			continue
-		}
+	for n, line := range outsideCode(text) {
 		if h := heading.FindStringSubmatch(line); h != nil {
 			p.anchors = append(p.anchors, anchor(h[1], p.anchors))
 		}
@@ -124,6 +115,21 @@ func readPage(text string) page {
 		}
 	}
 	return p
+}
+
+// outsideCode returns the lines of Markdown that are not in a block of code, by their numbers.
+func outsideCode(text string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		fenced, n := false, 0
+		for line := range strings.Lines(text) {
+			n++
+			if fence.MatchString(line) {
+				fenced = !fenced
+			} else if !fenced && !yield(n, line) {
+				return
+			}
+		}
+	}
 }
 
 // anchor returns the name of a heading: its text in lower case. Letters, digits, - and _ stay, spaces become -, and

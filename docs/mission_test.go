@@ -2,10 +2,10 @@ package docs
 
 import "testing"
 
-// TestMission checks docs/mission.md: each sentence names tests that exist.
+// TestMission checks docs/reference/mission.md: each sentence names tests that exist.
 func TestMission(t *testing.T) {
 	const least = 50 // the page has more
-	if n := len(testedRows(t, "docs/mission.md")); n < least {
-		t.Errorf("docs/mission.md: found %d sentences, want at least %d", n, least)
+	if n := len(testedRows(t, "docs/reference/mission.md")); n < least {
+		t.Errorf("docs/reference/mission.md: found %d sentences, want at least %d", n, least)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const benchHelp = `extauthz-tools bench sends many requests to a rate limit or ext_authz service, as Envoy does.
-It reports how many are answered, how fast, and what they cost. They count: give a service without clients.
+It reports how many are answered, how fast, and what they cost. The requests count, so use a service without clients.
 
 Without --rate, each answer starts the next request, so that --in-flight requests are always in flight. With --rate,
 requests are sent at fixed times, whether or not earlier ones are answered. Latency then counts from those times.
@@ -25,8 +25,16 @@ requests are sent at fixed times, whether or not earlier ones are answered. Late
 --client sets whose header blocks of HTTP/2 are sent. envoy sends the path in full in each request. traced is Envoy
 with tracing: another traceparent in each. deadline is grpc-go: another grpc-timeout in each. indexed repeats one block.
 
-A server on this machine is found by its socket, for its CPU time. Ctrl-C prints the results so far. The exit code is
-1 if a request had no answer.`
+The output has lines that begin with
+
+    warning   no limit was decided: no rule matches, or ext_authz refuses the request before its limits
+    answers   how many have a decision; a denial is an answer. The latency is that of answers only
+    errors    how many have none, by their gRPC status. The exit code is then 1
+    not sent  requests of --rate that could not be sent before the end: the service is too slow for the rate
+    server    its CPU, if a process of yours on this machine listens at the address. Its other work is included
+    redis     its commands, with those of other clients, and those that scripts call
+
+Ctrl-C prints the results so far.`
 
 type benchFlags struct {
 	service, domain, method, host, path, keys string

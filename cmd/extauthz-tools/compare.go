@@ -44,14 +44,14 @@ The sample is made from these rules, up to six requests for each, or read from -
 
 The variables of --env-file and --env are those of extauthz: COMPATIBILITY decides which differences are listed.
 
-` + compareHelp + ` The list is docs/compatibility.md.`,
+` + compareHelp + ` The list is docs/reference/compatibility.md.`,
 		Example: `  extauthz-tools compare ratelimit --old 127.0.0.1:8081 --new 127.0.0.1:9081 config
   extauthz-tools compare ratelimit --old 127.0.0.1:8081 --new 127.0.0.1:9081 -e COMPATIBILITY=strict config`,
 		Args: command.Wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: config"),
 	}
 	variables := addVariableFlags(c)
 	s := addServiceFlags(c, services{
-		page: "docs/compatibility.md", check: replay.CheckAddress,
+		page: "docs/reference/compatibility.md", check: replay.CheckAddress,
 	}, "`ADDRESS` of the running service to compare with: host:port of its gRPC port, or unix:PATH",
 		"`ADDRESS` of a running extauthz with the new rules",
 		"the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: made from the rules")

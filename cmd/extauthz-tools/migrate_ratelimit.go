@@ -151,7 +151,7 @@ func (m *migration) print(stdout, stderr io.Writer) {
 		fmt.Fprintf(stdout, "Rules: ok, %s. They stay as they are.\n\n", suggest.Counted(len(m.set.Domains), "domain"))
 	}
 	if len(m.Changes) > 0 {
-		fmt.Fprintln(stdout, "What changes, by the rows of docs/compatibility.md:")
+		fmt.Fprintln(stdout, "What changes, by the rows of docs/reference/compatibility.md:")
 	}
 	for _, c := range m.Changes {
 		fmt.Fprintf(stdout, "  %s\n      now: %s\n", c.Row, c.Here)

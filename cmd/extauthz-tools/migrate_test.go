@@ -113,7 +113,7 @@ func TestMigrateRatelimit(t *testing.T) { // not parallel: the command sets the 
 		{bad, 1, "Rules: they have mistakes\n", bad + ":4:5: error: "},
 		{bad, 1, "", "inside `rate_limit:`"},
 		{"-e LOG_LEVEL=INFO", 0,
-			"  stays  LOG_LEVEL\n\nWhat changes, by the rows of docs/compatibility.md:\n  5. the store", ""},
+			"  stays  LOG_LEVEL\n\nWhat changes, by the rows of docs/reference/compatibility.md:\n  5. the store", ""},
 		{"", 2, "", "migrate ratelimit: want a directory, a file or -, or variables"},
 		{"-o json " + good, 0, "\"changes\": [\n", ""},
 		{"--env-file /none " + good, 2, "", "open /none: no such file"},

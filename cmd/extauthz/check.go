@@ -60,8 +60,11 @@ extauthz doctor adds what only a running Envoy knows.`,
 		"/config_dump of its\nadmin interface, or the URL of that interface; may be repeated")
 	keys := c.Flags().String("keys", "", "also report the plans of the API keys in this `FILE` that no rule names")
 	c.Args = func(c *cobra.Command, paths []string) error {
-		if *overlay != "" && len(paths) == 0 {
+		switch {
+		case *overlay != "" && len(paths) == 0:
 			return nil
+		case *overlay == "" && *rlconfig != "":
+			return command.Usage("--rlconfig has the rules for an overlay: add --overlay FILE")
 		}
 		return command.Wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules")(c, paths)
 	}
@@ -70,9 +73,6 @@ extauthz doctor adds what only a running Envoy knows.`,
 		err := exist(paths)
 		if err != nil {
 			return err
-		}
-		if *rlconfig != "" && *overlay == "" {
-			return command.Usage("--rlconfig has the rules for an overlay: add --overlay FILE")
 		}
 		if len(paths) == 0 && (*keys != "" || len(*envoy) > 0) {
 			return command.Usage("--envoy and --keys need rules: add a directory or a file")

@@ -168,6 +168,8 @@ func TestCheckSARIF(t *testing.T) {
 		{"-", goodRules, 0, ""},
 		{"-", badRules, 1, "error standard%20input &{4 5 14}"},
 		{bad, "", 1, "error file://" + strings.ReplaceAll(bad, " ", "%20") + " &{4 5 14}"},
+		{"--overlay=" + bad, "", 1, "error file://" + strings.ReplaceAll(bad, " ", "%20") + " &{1 1 7}\n" +
+			"error file://" + strings.ReplaceAll(bad, " ", "%20") + " &{2 1 12}"},
 		{empty, "", 0, "warning file://" + empty + " <nil>"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -230,9 +232,10 @@ func TestCheckOverlay(t *testing.T) {
 	if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const policy = "{rule: api_key, shadow_mode: true}\n    authz: {anonymous: allow, "
 	const replaces = "{rule: api_key.path_/search*, rate_limit: {name: searches, replaces: [{name: per-key}]}}"
 	for _, c := range []struct {
-		rule, rlconfig string
+		rule, rlconfig string // rule is what is in the list of rules, and the lines after it
 		code           int
 		want           string // a part of the output
 	}{
@@ -254,8 +257,23 @@ func TestCheckOverlay(t *testing.T) {
 			"{rule: api_key, rate_limit: {hash_tag: path}}", "", 0, "`rate_limit.hash_tag` of the same rule is set twice"},
 		{"{rule: health, rate_limit: {burst: 5}}", file, 1, "should not specify `burst` when unlimited"},
 		{"{rule: api_key, rate_limit: {unit: hour}}", file, 1, "`unit` comes from the xDS server"},
+		{"{rule: api_key, rate_limit: {}}", "", 1, "an element of `rules` adds nothing"},
+		{"{rule: api_key, shadow_mode: false}", file, 0, "compared with"},
+		// What the service refuses without rules, with and without --rlconfig.
+		{"\nnetworks: {office: [10.0.0.1/8]}", "", 1, "overlay.yaml:4:21: error: `10.0.0.1/8` has bits beyond the first 8\n"},
+		{"\nnetworks: {office: [10.0.0.1/8]}", file, 1, "overlay.yaml:4:21: error: `10.0.0.1/8` has bits"},
+		{"\nnetworks: {office: {file: a.txt}}", "", 1, "error: an overlay has no prefix files\n"},
+		{policy + "access: [{networks: [office], require: denied}]}", "", 1, "error: unknown network `office`\n"},
+		{policy + "access: [{networks: [office], require: denied}]}", file, 1,
+			"= add it at the top level: `networks: {office: [10.0.0.0/8]}`\n"},
+		{policy + "limits: [{actions: [{remote_address: {networks: [office]}}]}]}", "", 1, "unknown network `office`"},
+		{policy + "limits: [{actions: [{remote_address: {}}]}]}", "", 0, "not compared with rules\n"},
+		{policy + "limit_headers: {x-auth-owner: \"{limit}\"}}", "", 1, "x-auth-owner"},
+		{"{rule: api_key, rate_limit: {headers: {X-Auth-Owner: \"{limit}\"}}}\n    authz: {anonymous: allow}", file, 1,
+			"`x-auth-owner` is an identity header and a header for the client\n"},
 	} {
-		content := "domains:\n  - domain: shop\n    rules: [" + c.rule + "]\n"
+		list, rest, _ := strings.Cut(c.rule, "\n")
+		content := "domains:\n  - domain: shop\n    rules: [" + list + "]\n" + rest + "\n"
 		if err := os.WriteFile(overlay, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -267,9 +285,27 @@ func TestCheckOverlay(t *testing.T) {
 		if code := run(t, nil, args, "", &out, &stderr); code != c.code || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: exit code %d, want %d and %q in\n%s%s", c.rule, code, c.code, c.want, &out, &stderr)
 		}
+		text := out.String()
+		out.Reset()
+		var report checked
+		if code := run(t, nil, args+" -o json", "", &out, &stderr); code != c.code {
+			t.Errorf("%s: exit code %d as JSON, want %d", c.rule, code, c.code)
+		}
+		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+			t.Fatalf("%s: %v in\n%s", c.rule, err, &out)
+		}
+		inText := strings.Count(text, ": error: ") + strings.Count(text, ": warning: ")
+		if report.OK != (c.code == 0) || len(report.Problems) != inText {
+			t.Errorf("%s: as text\n%s\nas JSON\n%s", c.rule, text, &out)
+		}
+		for _, problem := range report.Problems {
+			if !strings.Contains(text, ": "+problem.Message+"\n") {
+				t.Errorf("%s: the problem %q of JSON is not in\n%s", c.rule, problem.Message, text)
+			}
+		}
 	}
 	for _, c := range []struct{ args, want string }{
-		{"check --rlconfig " + file, "a directory, a file or -"},
+		{"check --rlconfig " + file, "add --overlay FILE"},
 		{"check --rlconfig " + file + " " + dir, "add --overlay FILE"},
 		{"check --overlay " + overlay + " --envoy envoy.yaml", "--envoy and --keys need rules"},
 		{"check --overlay " + overlay + " --rlconfig " + server.URL + "/other", "404"},

@@ -23,7 +23,7 @@ import (
 func (k *keyCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List ids, owners, states and limits of all keys, but no key or hash",
+		Short:   "List ids, owners, plans, states and limits of all keys, but no key or hash",
 		Example: "  extauthz keys list -o json",
 		Args:    noIDs,
 		RunE: k.withPlace(func(ctx context.Context, _ *settings.Settings, place keyPlace, _ []string) error {

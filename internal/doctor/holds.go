@@ -3,12 +3,14 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -17,9 +19,11 @@ import (
 type holds []hold
 
 type hold struct {
-	limit, id value  // the element of `rate_limits`, and the action that makes the id.
-	of        string // the other entries, and the header of the id: equal for a reserve and its settlement.
-	header    string // that has the id, "" if none has.
+	limit, id value    // the element of `rate_limits`, and the action that makes the id.
+	domains   []string // that the descriptor can have.
+	keys      []string // of the other entries.
+	of        string   // the other entries, and the header of the id: equal for a reserve and its settlement.
+	header    string   // that has the id, "" if none has.
 	reserve   bool
 	// done means that the settlement is made at the end of the stream. sure means that it has a cost in any case.
 	done, sure bool
@@ -46,7 +50,11 @@ func (c *check) holdOf(limit value, entries []ratelimit.PossibleEntry, domains [
 		c.find("hold-unread", actions[at], "no rule with `hold` matches the entries before "+suggest.Quoted(entries[at].Key))
 		return true
 	}
-	h := hold{limit: limit, id: actions[at], reserve: entries[at].Key == descriptors.HoldReserve, ttl: terms.TTL}
+	h := hold{limit: limit, id: actions[at], domains: domains, ttl: terms.TTL}
+	h.reserve = entries[at].Key == descriptors.HoldReserve
+	for _, e := range entries[:at] {
+		h.keys = append(h.keys, e.Key)
+	}
 	h.header = strings.ToLower(h.id.get("request_headers").get("header_name").Text())
 	h.of = fmt.Sprint(domains, entries[:at], h.header)
 	h.done = limit.get("apply_on_stream_done").hasText("true")
@@ -95,29 +103,29 @@ func (c *check) checkHolds(manager value, filters, tables []value) {
 		c.holdTime(manager, tables, h)
 	}
 	for _, filter := range filters { // ext_authz
-		for domain, header := range c.reserved() {
-			settles := func(s hold) bool { return !s.reserve && s.done && s.header == header }
-			if !slices.ContainsFunc(c.holds, settles) {
-				c.find("hold-unsettled", filter, "nothing settles the holds of the policy "+suggest.Quoted(domain)+
-					", whose id is in "+suggest.Quoted(header))
+		for _, domain := range slices.Sorted(maps.Keys(c.Policies)) {
+			for _, limit := range c.Policies[domain].Limits {
+				if limit.Hold != nil {
+					c.policyHold(filter, domain, &limit)
+					chosen(filter, strings.ToLower(*limit.Hold.RequestHeader))
+				}
 			}
-			chosen(filter, header)
 		}
 	}
 	c.holds = nil
 }
 
-// reserved returns the headers with the ids of holds that policies reserve, by domain.
-func (c *check) reserved() map[string]string {
-	headers := map[string]string{}
-	for domain, p := range c.Policies {
-		for _, limit := range p.Limits {
-			if limit.Hold != nil {
-				headers[domain] = strings.ToLower(*limit.Hold.RequestHeader)
-			}
-		}
+// policyHold looks for the settlement of what a limit of a policy reserves.
+func (c *check) policyHold(filter value, domain string, limit *authz.RateLimit) {
+	header, keys := strings.ToLower(*limit.Hold.RequestHeader), limit.Keys()
+	settles := func(s hold) bool {
+		return !s.reserve && s.done && s.header == header && slices.Contains(s.domains, domain) && slices.Equal(s.keys, keys)
 	}
-	return headers
+	if !slices.ContainsFunc(c.holds, settles) {
+		c.find("hold-unsettled", filter, fmt.Sprintf(
+			"nothing settles the holds of the policy %s with the entries %s, whose id is in %s",
+			suggest.Quoted(domain), suggest.Quoted(strings.Join(keys, ", ")), suggest.Quoted(header)))
+	}
 }
 
 // madeIDs returns the headers that hold a new id for each request: header_mutation sets them in front of all filters

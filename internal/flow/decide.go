@@ -53,7 +53,7 @@ func (b *batch) begin(c *call) {
 	if c.method == Check {
 		b.beginCheck(c)
 	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
-		if settles(&c.limit) && b.ctx.Done() != nil && b.settleApart(c) {
+		if mayEnd := b.mayWait || b.cancel != nil; mayEnd && settles(&c.limit) && b.settleApart(c) {
 			return
 		}
 		c.query = &c.limit

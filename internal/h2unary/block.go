@@ -28,7 +28,7 @@ type fragments struct {
 // receiveHeaders handles HEADERS. c.mu is held.
 func (c *Conn) receiveHeaders(f *frame) *failure {
 	block, ok := unpad(f)
-	if ok && f.has(http2.FlagHeadersPriority) {
+	if ok && f.flags.Has(http2.FlagHeadersPriority) {
 		if ok = len(block) >= priorityBytes; ok {
 			if binary.BigEndian.Uint32(block)&^(1<<31) == f.stream {
 				return broken(http2.ErrCodeProtocol, "a stream depends on itself")
@@ -41,7 +41,7 @@ func (c *Conn) receiveHeaders(f *frame) *failure {
 		return broken(http2.ErrCodeProtocol, "HEADERS of a stream that no client can begin")
 	case !ok:
 		return broken(http2.ErrCodeProtocol, "HEADERS are shorter than their padding or priority")
-	case f.has(http2.FlagHeadersEndHeaders):
+	case f.flags.Has(http2.FlagHeadersEndHeaders):
 		return c.receiveBlock(f.stream, f.flags, block)
 	}
 	c.block = fragments{open: true, stream: f.stream, flags: f.flags, bytes: append(c.block.bytes[:0], block...)}
@@ -61,7 +61,7 @@ func (c *Conn) receiveContinuation(f *frame) *failure {
 		return failed
 	}
 	b.bytes = append(b.bytes, f.payload...)
-	if !f.has(http2.FlagContinuationEndHeaders) {
+	if !f.flags.Has(http2.FlagContinuationEndHeaders) {
 		return nil
 	}
 	whole := *b

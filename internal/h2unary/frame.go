@@ -24,8 +24,6 @@ type frame struct {
 	payload []byte
 }
 
-func (f *frame) has(flag http2.Flags) bool { return f.flags&flag != 0 }
-
 // nextFrame returns the first frame of b and its length. ok is false if b has no complete frame, or one that is too
 // large: then length is that of its payload.
 func nextFrame(b []byte) (f frame, length int, ok bool) {

@@ -63,7 +63,7 @@ func (c *Conn) full() bool {
 // receiveFrame handles one frame. c.mu is held.
 func (c *Conn) receiveFrame(f *frame) *failure {
 	switch {
-	case c.started == sentPreface && (f.kind != http2.FrameSettings || f.has(http2.FlagSettingsAck)):
+	case c.started == sentPreface && (f.kind != http2.FrameSettings || f.flags.Has(http2.FlagSettingsAck)):
 		return broken(http2.ErrCodeProtocol, "the first frame is not SETTINGS")
 	case c.block.open && (f.kind != http2.FrameContinuation || f.stream != c.block.stream):
 		return broken(http2.ErrCodeProtocol, "a header block is interrupted")
@@ -114,7 +114,7 @@ func (c *Conn) receivePing(f *frame) *failure {
 		return broken(http2.ErrCodeProtocol, "PING of a stream")
 	case len(f.payload) != len(drainPing):
 		return broken(http2.ErrCodeFrameSize, "PING of a wrong length")
-	case f.has(http2.FlagPingAck):
+	case f.flags.Has(http2.FlagPingAck):
 		if !c.drainer.begun.IsZero() && string(f.payload) == drainPing {
 			c.drainer.finish(c)
 		}
@@ -138,7 +138,7 @@ func (c *Conn) receivePriority(f *frame) *failure {
 
 // unpad removes the padding of a frame.
 func unpad(f *frame) (content []byte, ok bool) {
-	if !f.has(http2.FlagDataPadded) {
+	if !f.flags.Has(http2.FlagDataPadded) {
 		return f.payload, true
 	}
 	if len(f.payload) == 0 || int(f.payload[0]) >= len(f.payload) {
@@ -166,7 +166,7 @@ func (c *Conn) receiveData(f *frame) *failure {
 	case k == nil || k.state != arriving:
 		return broken(http2.ErrCodeStreamClosed, "DATA of a stream that the client has ended")
 	}
-	last := f.has(http2.FlagDataEndStream)
+	last := f.flags.Has(http2.FlagDataEndStream)
 	if len(content) == 0 && !last {
 		if failed := c.budget.charge("too many empty frames"); failed != nil {
 			return failed

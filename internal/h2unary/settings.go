@@ -49,9 +49,9 @@ func (c *Conn) receiveSettings(f *frame) *failure {
 	switch {
 	case f.stream != 0:
 		return broken(http2.ErrCodeProtocol, "SETTINGS of a stream")
-	case f.has(http2.FlagSettingsAck) && len(f.payload) > 0, len(f.payload)%settingSize != 0:
+	case f.flags.Has(http2.FlagSettingsAck) && len(f.payload) > 0, len(f.payload)%settingSize != 0:
 		return broken(http2.ErrCodeFrameSize, "SETTINGS of a wrong length")
-	case f.has(http2.FlagSettingsAck):
+	case f.flags.Has(http2.FlagSettingsAck):
 		c.started = sentAck
 		return nil
 	case len(f.payload) > maxSettings*settingSize:

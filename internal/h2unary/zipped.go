@@ -17,7 +17,7 @@ const (
 )
 
 // unzippers are *gzip.Reader. Each takes some 40 kB.
-var unzippers sync.Pool
+var unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
 // unzipLast replaces the message of the last call of the batch, if it is compressed. That takes time, so c.mu is not
 // held. A compressed message is always the last of its batch, because many in one read would take much memory. One that
@@ -49,10 +49,7 @@ func (c *Conn) unzipLast() *failure {
 // unzip returns a message that arrived compressed.
 func (c *Conn) unzip(zipped []byte) (message []byte, code codes.Code, reason string) {
 	most := min(c.server.cfg.MaxMessage, max(smallUnzipped, maxRatio*len(zipped)))
-	z, ok := unzippers.Get().(*gzip.Reader)
-	if !ok {
-		z = new(gzip.Reader)
-	}
+	z := unzippers.Get().(*gzip.Reader)
 	defer unzippers.Put(z)
 	err := z.Reset(bytes.NewReader(zipped))
 	if err == nil {

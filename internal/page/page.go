@@ -151,7 +151,7 @@ func holdsOf(l *ratelimit.RuleLimit, live bucket.SomeHolds) string {
 	if live.Number == 0 && settled+unknown+expired+undone == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s; since the start %d settled, %d expired, %d undone, %d settlements without a hold",
+	return fmt.Sprintf("%s of %s; since the start %d settled, %d expired, %d undone; settlements without a hold: %d",
 		suggest.Counted(int(live.Number), "live hold"), suggest.Counted(int(live.Units), "unit"), settled, expired, undone,
 		unknown)
 }

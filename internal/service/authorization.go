@@ -51,6 +51,16 @@ func (r *activeRules) openAuthorization() {
 	})
 }
 
+// checkSecrets reports the secrets of introspection that cannot be read. Each is read again for each call.
+func (r *activeRules) checkSecrets() {
+	for _, o := range authz.CredentialsOf[*jwt.Opaque](r.live.Policies()) {
+		if _, err := o.Secret(); err != nil {
+			r.log.Error("cannot read the secret of this service at an issuer (client_secret_file); "+
+				"until it can be read, requests with tokens of that issuer get 503", "url", *o.IntrospectionURL, "error", err)
+		}
+	}
+}
+
 // warnOfHops returns a function that warns of an address that a client may have chosen, once a minute each.
 func warnOfHops(log *slog.Logger) func(authz.UntrustedHops) {
 	var logged logLimiter // two for each domain with a policy

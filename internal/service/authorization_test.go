@@ -93,3 +93,17 @@ func TestRefusedByGatewayOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretOfIntrospection checks that the service reports a secret that it cannot read with the rules, not only with
+// the first token.
+func TestSecretOfIntrospection(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	root := testenv.RulesRootWith(t, "domain: shop\nauthz:\n  credentials:\n    - opaque_token: {client_id: shop, "+
+		"introspection_url: https://idp.example/introspect, client_secret_file: "+secret+"}\n"+
+		"  refused: [{actions: [{remote_address: }]}]\n"+
+		"descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 1}}]\n")
+	_, _, _, out := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
+	logged(t, out, "(client_secret_file); until it can be read", "url=https://idp.example/introspect",
+		secret+": no such file")
+}

@@ -166,7 +166,7 @@ func opened(t bucket.Take) bucket.Take {
 // commandPatience bounds a call of Redis by a command.
 const commandPatience = 5 * time.Second
 
-// Reset empties the buckets of a descriptor in Redis. Replicas do not restore what they remember of an emptied bucket.
+// Reset empties the buckets of a descriptor in Redis. Of an emptied bucket, replicas restore at most its holds.
 func (o *Offline) Reset(ctx context.Context, q BucketQuery) error {
 	found, _, err := o.find(ctx, q)
 	for i := 0; i < len(found) && err == nil; i++ {

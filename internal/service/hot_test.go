@@ -22,8 +22,8 @@ import (
 const hotRules = `
 domain: shop
 descriptors:
-  - {key: user, rate_limit: {unit: hour, requests_per_unit: 5, name: per-user, algorithm: fixed_window}}
-  - {key: trial, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: fixed_window}}
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 5, name: per-user, algorithm: fixed_window}}
+  - {key: trial, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 1, algorithm: fixed_window}}
 `
 
 // hotReplicas starts two replicas with one Redis, and returns their debug ports. It sends both requests of ann, who is

@@ -88,7 +88,8 @@ func (m *metrics) collectDecisions(to samples) {
 		failures(n, name[:]...)
 	}
 	ends := to.counter("ratelimit_hold_ends_total",
-		"Holds that have ended, by end: settled, expired, or undone because the call has ended before its answer. "+
+		"Holds that have ended, by end: settled, expired (and a request to the bucket has found that), or undone because "+
+			"the call has ended before its answer. "+
 			"The end unknown counts settlements that have found no hold; their cost is charged all the same.",
 		"domain", "rule", "limit", "end")
 	for name, n := range ended {
@@ -267,7 +268,7 @@ func (m *metrics) collectKnown(to samples) table.Stats {
 	leased(s.LeaseCharged, "charged")
 	leased(s.LeaseUsed, "used")
 	to.counter("store_floors_total",
-		"Takes that carried the last known state of their bucket, because Redis may have lost it.")(s.Floors)
+		"Requests to a bucket that carried its last known state, because Redis may have lost it.")(s.Floors)
 	to.counter("store_losses_total", "Answers of Redis that showed less than was known of a bucket.")(s.Losses)
 	to.counter("store_unreadable_states_total", "States in answers of Redis that were ignored.")(s.Unreadable)
 	return s.Memory

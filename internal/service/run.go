@@ -134,6 +134,7 @@ func openRules(ctx context.Context, st *stores, loaded *loadedRules) (*activeRul
 		r.live.Activate(set, func(a *rules.Active) {
 			r.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](a.Policies))
 		})
+		r.checkSecrets()
 		keys.checkPolicies(set.Policies, s, loaded.sample)
 		r.ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
 	})

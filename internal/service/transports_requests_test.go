@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// Rows of docs/transport.md that several requests share.
+// Rows of docs/reference/settings.md that several requests share.
 const (
 	gzipRow       = "a compressed message (`grpc-encoding: gzip`) of more than 64 KiB, and 16 times what arrived"
 	pseudoRow     = "no `:method`, `:scheme` or `:path`, or an empty `:path`"

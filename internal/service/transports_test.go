@@ -31,7 +31,7 @@ type unusual struct {
 	// send sends other frames than these.
 	send func(p *rawClient)
 	// want is the answer of both transports. If they differ, it is that of native, grpcGo is that of grpc-go, and row is
-	// the row of docs/transport.md that states the difference.
+	// the row of docs/reference/settings.md that states the difference.
 	want, grpcGo, row string
 }
 
@@ -61,7 +61,7 @@ func TestTransportsAgree(t *testing.T) {
 	rows := differences(t)
 	for _, u := range requests {
 		if _, known := rows[u.row]; (u.grpcGo == "") != (u.row == "") || u.row != "" && !known {
-			t.Errorf("%s: docs/transport.md has no row %q", u.name, u.row)
+			t.Errorf("%s: docs/reference/settings.md has no row %q", u.name, u.row)
 		}
 		rows[u.row] = true
 		t.Run(u.name, func(t *testing.T) {
@@ -79,16 +79,16 @@ func TestTransportsAgree(t *testing.T) {
 	}
 	for row, used := range rows {
 		if !used {
-			t.Errorf("docs/transport.md: no request has the row %q", row)
+			t.Errorf("docs/reference/settings.md: no request has the row %q", row)
 		}
 	}
 }
 
-// differences returns the rows of docs/transport.md with requests that the transports answer differently.
+// differences returns the rows of docs/reference/settings.md with requests that the transports answer differently.
 func differences(t *testing.T) map[string]bool {
 	t.Helper()
 	rows := make(map[string]bool)
-	_, section, _ := strings.Cut(testenv.RepoFile(t, "docs/transport.md"), "\n## What differs\n")
+	_, section, _ := strings.Cut(testenv.RepoFile(t, "docs/reference/settings.md"), "\n## Two servers of the gRPC port\n")
 	_, table, _ := strings.Cut(section, "\n|---|---|---|---|\n")
 	for line := range strings.Lines(table) {
 		if row, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {

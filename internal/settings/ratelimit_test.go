@@ -4,6 +4,9 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +17,8 @@ import (
 //go:embed testdata/ratelimit-settings.txt
 var ratelimitSettings string
 
-// otherDefaults are the settings whose defaults differ from those of envoyproxy/ratelimit. docs/compatibility.md has a
-// row for each.
+// otherDefaults are the settings whose defaults differ from those of envoyproxy/ratelimit.
+// docs/reference/compatibility.md has a row for each.
 var otherDefaults = []string{"BACKEND_TYPE", "DEBUG_HOST", "REDIS_SOCKET_TYPE", "REDIS_TIMEOUT", "REDIS_URL",
 	"REDIS_PERSECOND_SOCKET_TYPE", "REDIS_PERSECOND_TIMEOUT", "REDIS_PERSECOND_URL"}
 
@@ -26,7 +29,7 @@ func TestSettingsOfEnvoyproxyRatelimit(t *testing.T) {
 	for _, s := range List() {
 		ours[s.Name] = s
 	}
-	page, _, _ := strings.Cut(testenv.RepoFile(t, "docs/compatibility.md"), "<!-- generated")
+	page, _, _ := strings.Cut(testenv.RepoFile(t, "docs/reference/compatibility.md"), "<!-- generated")
 	different := map[string]bool{}
 	for _, name := range otherDefaults {
 		different[name] = true
@@ -50,7 +53,7 @@ func TestSettingsOfEnvoyproxyRatelimit(t *testing.T) {
 				different[name])
 		}
 		if !same && !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("docs/compatibility.md has no row for the default of %s", name)
+			t.Errorf("docs/reference/compatibility.md has no row for the default of %s", name)
 		}
 	}
 	const all = 115
@@ -69,26 +72,53 @@ func settingsOfRatelimit() (list []Setting) {
 	return list
 }
 
-var update = flag.Bool("update", false, "write the table of docs/compatibility.md")
+var update = flag.Bool("update", false, "write the variables in docs/reference/compatibility.md")
 
-// TestReference compares the table of variables in docs/compatibility.md with the settings. `make reference` writes it.
+// TestReference compares the variables in docs/reference/compatibility.md with the settings. `make reference` writes
+// them.
 func TestReference(t *testing.T) {
 	ours := map[string]Setting{}
 	for _, s := range List() {
 		ours[s.Name] = s
 	}
-	var b strings.Builder
-	b.WriteString("| its variables, with their defaults | here |\n|---|---|\n")
+	var same []string
+	var others strings.Builder
+	ignored := map[string][]string{} // names by reason
 	for _, their := range settingsOfRatelimit() {
-		here := "no effect: " + WithoutEffect[their.Name]
-		if s, read := ours[their.Name]; read && sameDefault(s.Default, their.Default) {
-			here = "the same default"
-		} else if read {
-			here = fmt.Sprintf("`%s=%s`", their.Name, s.Default)
+		s, read := ours[their.Name]
+		switch {
+		case !read:
+			why := WithoutEffect[their.Name]
+			ignored[why] = append(ignored[why], "`"+their.Name+"`")
+		case sameDefault(s.Default, their.Default):
+			same = append(same, "`"+their.Name+"`")
+		default:
+			ofOurs := s.Default
+			if m := derived.FindStringSubmatch(s.Meaning); ofOurs == "" && m != nil {
+				ofOurs = m[1]
+			}
+			fmt.Fprintf(&others, "| `%s=%s` | %s |\n", their.Name, their.Default, coded(ofOurs))
 		}
-		fmt.Fprintf(&b, "| `%s=%s` | %s |\n", their.Name, their.Default, here)
 	}
-	testenv.CheckPage(t, "docs/compatibility.md", b.String(), *update)
+	var b strings.Builder
+	fmt.Fprintf(&b, "These %d are read, with the same default:\n\n%s\n\n", len(same), strings.Join(same, ", "))
+	fmt.Fprintf(&b, "These are read, with another default:\n\n| there | here |\n|---|---|\n%s\n", &others)
+	b.WriteString("These have no effect:\n\n| variables | reason |\n|---|---|\n")
+	for _, why := range slices.Sorted(maps.Keys(ignored)) {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(ignored[why], ", "), why)
+	}
+	testenv.CheckPage(t, "docs/reference/compatibility.md", b.String(), *update)
+}
+
+// derived matches the default in the meaning of a setting whose default depends on others.
+var derived = regexp.MustCompile(`; default: ([^;]*)`)
+
+// coded returns a default as the page shows it.
+func coded(value string) string {
+	if value == "" {
+		return "none"
+	}
+	return "`" + value + "`"
 }
 
 // sameDefault compares defaults. 0 and 0s are the same duration.

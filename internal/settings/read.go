@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,6 +138,8 @@ var forms = map[string]form{
 		n, err := strconv.ParseFloat(text, 64)
 		return err == nil && n >= 0 && n <= 1
 	}},
+	"names": {"want names of letters, digits and underscores, with commas between them, such as HITS,DOMAIN",
+		regexp.MustCompile(`^([a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*)?$`).MatchString},
 	"limit share": {"want a number above 0 and up to 1, such as 0.8", func(text string) bool {
 		n, err := strconv.ParseFloat(text, 32)
 		return err == nil && n > 0 && n <= 1

@@ -43,7 +43,7 @@ type Listeners struct {
 	GRPCHost           string        `envconfig:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" example:"127.0.0.1" desc:"address of the gRPC listener"`
 	GRPCPort           uint16        `envconfig:"GRPC_PORT" trial:"any" default:"8081" example:"9081" desc:"port of the gRPC listener"`
 	GRPCUDS            string        `envconfig:"GRPC_UDS" example:"/run/extauthz/grpc.sock" desc:"path of a Unix socket to serve gRPC on, in place of GRPC_HOST and GRPC_PORT"`
-	Transport          string        `envconfig:"GRPC_TRANSPORT" words:"native grpc-go" trial:"any" default:"native" example:"grpc-go" desc:"server of the gRPC listener: native, or grpc-go, which takes a multiple of its CPU (docs/transport.md)"`
+	Transport          string        `envconfig:"GRPC_TRANSPORT" words:"native grpc-go" trial:"any" default:"native" example:"grpc-go" desc:"server of the gRPC listener: native, or grpc-go for a client that native does not serve (please report it); grpc-go takes a multiple of the CPU and bounds no floods (docs/reference/settings.md#two-servers-of-the-grpc-port)"`
 	Plaintext          string        `envconfig:"GRPC_PLAINTEXT" words:"allow" example:"allow" desc:"allow: permit gRPC and HTTP listeners without TLS that other machines can reach, which STRICT_ENVIRONMENT refuses; only behind a network policy or a mesh"`
 	DebugHost          string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" example:"0.0.0.0" desc:"address of the debug listener (/metrics, /rlconfig)"`
 	DebugPort          uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener; its page takes at most 1.6 MB of memory for its sparklines"`
@@ -99,7 +99,7 @@ type XDS struct {
 
 // Limits are about the decisions of all limits.
 type Limits struct {
-	Compatibility    string                     `envconfig:"COMPATIBILITY" group:"Limits" words:"default strict" default:"default" example:"strict" desc:"strict: decide and answer as envoyproxy/ratelimit does, also where the default differs (docs/compatibility.md)"`
+	Compatibility    string                     `envconfig:"COMPATIBILITY" group:"Limits" words:"default strict" default:"default" example:"strict" desc:"strict: decide and answer as envoyproxy/ratelimit does, also where the default differs (docs/reference/compatibility.md)"`
 	Backend          string                     `envconfig:"BACKEND_TYPE" words:"memory redis" example:"redis" desc:"store of the buckets: memory or redis; default: redis if REDIS_URL is set, else memory"`
 	DefaultAlgorithm bucket.Algorithm           `envconfig:"DEFAULT_ALGORITHM" default:"sliding_window" example:"token_bucket" desc:"algorithm of limits that name none; fixed_window if COMPATIBILITY=strict; sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
 	CalendarMonths   bool                       `envconfig:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" example:"true" desc:"let each month limit without an algorithm begin with the month in UTC, as fixed_window with calendar: UTC, also limits of requests; a month limit of another algorithm is then a mistake"`
@@ -172,31 +172,31 @@ type Redis struct {
 
 // Telemetry is what the service reports of itself.
 type Telemetry struct {
-	LogLevel          LogLevel       `envconfig:"LOG_LEVEL" group:"Logs" trial:"any" default:"WARN" example:"INFO" desc:"minimum level of log lines: DEBUG (each decision), INFO (denials, also in shadow), WARN or ERROR"`
-	LogFormat         string         `envconfig:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
-	LogClientValues   bool           `envconfig:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; also the values of descriptors, which can be credentials; at any LOG_LEVEL, /top, /shadow and the page of the debug port then show the keys of limits with these values"`
-	DisableStats      bool           `envconfig:"DISABLE_STATS" group:"Metrics" default:"false" example:"true" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
-	UsePrometheus     bool           `envconfig:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
-	PrometheusAddr    HostPort       `envconfig:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
-	PrometheusPath    string         `envconfig:"PROMETHEUS_PATH" form:"path" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
-	MetricMapping     string         `envconfig:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
-	Milliseconds      bool           `envconfig:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
-	NearLimitRatio    float32        `envconfig:"NEAR_LIMIT_RATIO" form:"limit share" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit, and from which on extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
-	MetricValues      int            `envconfig:"METRIC_VALUES_MAX" default:"1000" min:"1" want:"want 1 or more" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
-	UseStatsd         bool           `envconfig:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
-	UseDogStatsd      bool           `envconfig:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
-	StatsdHost        string         `envconfig:"STATSD_HOST" default:"localhost" example:"statsd" desc:"host of the statsd or DogStatsD server"`
-	StatsdPort        uint16         `envconfig:"STATSD_PORT" default:"8125" example:"9125" desc:"its port"`
-	StatsdProtocol    string         `envconfig:"STATSD_PROTOCOL" words:"tcp udp" default:"tcp" example:"udp" desc:"tcp or udp, for USE_STATSD"`
-	FlushInterval     time.Duration  `envconfig:"STATS_FLUSH_INTERVAL" default:"10s" example:"1m" desc:"how often the growth of the counters is sent"`
-	ExtraTags         Tags           `envconfig:"EXTRA_TAGS" example:"cluster:east,stage:test" desc:"tags of each statistic that is sent"`
-	MogrifierNames    MogrifierNames `envconfig:"USE_DOG_STATSD_MOGRIFIERS" example:"HITS" desc:"names of rules that make names and tags of statistics for DogStatsD, with commas; DOG_STATSD_MOGRIFIER_<name>_PATTERN is a regular expression, _NAME the new name, and _TAGS key:value pairs with commas; $1 stands for the first group of the pattern"`
-	Tracing           bool           `envconfig:"TRACING_ENABLED" group:"Traces" default:"false" example:"true" desc:"send a span of each request to a collector of OpenTelemetry; its SDK reads the standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT"`
-	TracingName       string         `envconfig:"TRACING_SERVICE_NAME" default:"RateLimit" example:"extauthz" desc:"service.name of the spans; OTEL_SERVICE_NAME also sets it"`
-	TracingNamespace  string         `envconfig:"TRACING_SERVICE_NAMESPACE" example:"shop" desc:"service.namespace of the spans"`
-	TracingInstanceID string         `envconfig:"TRACING_SERVICE_INSTANCE_ID" example:"replica-1" desc:"service.instance.id of the spans; default: a random text"`
-	TracingProtocol   string         `envconfig:"TRACING_EXPORTER_PROTOCOL" words:"http grpc" default:"http" example:"grpc" desc:"protocol of the collector (OTLP): http or grpc"`
-	TracingRate       float64        `envconfig:"TRACING_SAMPLING_RATE" form:"share" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
+	LogLevel          LogLevel      `envconfig:"LOG_LEVEL" group:"Logs" trial:"any" default:"WARN" example:"INFO" desc:"minimum level of log lines: DEBUG (each decision), INFO (denials, also in shadow), WARN or ERROR"`
+	LogFormat         string        `envconfig:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
+	LogClientValues   bool          `envconfig:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; also the values of descriptors, which can be credentials; at any LOG_LEVEL, /top, /shadow and the page of the debug port then show the keys of limits with these values"`
+	DisableStats      bool          `envconfig:"DISABLE_STATS" group:"Metrics" default:"false" example:"true" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
+	UsePrometheus     bool          `envconfig:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
+	PrometheusAddr    HostPort      `envconfig:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
+	PrometheusPath    string        `envconfig:"PROMETHEUS_PATH" form:"path" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
+	MetricMapping     string        `envconfig:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
+	Milliseconds      bool          `envconfig:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
+	NearLimitRatio    float32       `envconfig:"NEAR_LIMIT_RATIO" form:"limit share" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit and extauthz buckets top shows a key as near; the keys take 1.1 MB of memory, whatever clients send"`
+	MetricValues      int           `envconfig:"METRIC_VALUES_MAX" default:"1000" min:"1" want:"want 1 or more" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
+	UseStatsd         bool          `envconfig:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
+	UseDogStatsd      bool          `envconfig:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
+	StatsdHost        string        `envconfig:"STATSD_HOST" default:"localhost" example:"statsd" desc:"host of the statsd or DogStatsD server"`
+	StatsdPort        uint16        `envconfig:"STATSD_PORT" default:"8125" example:"9125" desc:"its port"`
+	StatsdProtocol    string        `envconfig:"STATSD_PROTOCOL" words:"tcp udp" default:"tcp" example:"udp" desc:"tcp or udp, for USE_STATSD"`
+	FlushInterval     time.Duration `envconfig:"STATS_FLUSH_INTERVAL" default:"10s" example:"1m" desc:"how often the growth of the counters is sent"`
+	ExtraTags         Tags          `envconfig:"EXTRA_TAGS" example:"cluster:east,stage:test" desc:"tags of each statistic that is sent"`
+	MogrifierNames    []string      `envconfig:"USE_DOG_STATSD_MOGRIFIERS" form:"names" example:"HITS" desc:"names of rules that make names and tags of statistics for DogStatsD, with commas; DOG_STATSD_MOGRIFIER_<name>_PATTERN is a regular expression, _NAME the new name, and _TAGS key:value pairs with commas; $1 stands for the first group of the pattern"`
+	Tracing           bool          `envconfig:"TRACING_ENABLED" group:"Traces" default:"false" example:"true" desc:"send a span of each request to a collector of OpenTelemetry; its SDK reads the standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT"`
+	TracingName       string        `envconfig:"TRACING_SERVICE_NAME" default:"RateLimit" example:"extauthz" desc:"service.name of the spans; OTEL_SERVICE_NAME also sets it"`
+	TracingNamespace  string        `envconfig:"TRACING_SERVICE_NAMESPACE" example:"shop" desc:"service.namespace of the spans"`
+	TracingInstanceID string        `envconfig:"TRACING_SERVICE_INSTANCE_ID" example:"replica-1" desc:"service.instance.id of the spans; default: a random text"`
+	TracingProtocol   string        `envconfig:"TRACING_EXPORTER_PROTOCOL" words:"http grpc" default:"http" example:"grpc" desc:"protocol of the collector (OTLP): http or grpc"`
+	TracingRate       float64       `envconfig:"TRACING_SAMPLING_RATE" form:"share" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
 
 	// Mogrifiers are those of MogrifierNames.
 	Mogrifiers []telemetry.Mogrifier

@@ -130,13 +130,10 @@ func (s *Settings) ineffectiveXDS(e environment) (fs Findings) {
 
 // ofMogrifier reports whether a variable belongs to a name in USE_DOG_STATSD_MOGRIFIERS.
 func (e environment) ofMogrifier(variable string) bool {
-	var names MogrifierNames
-	if names.UnmarshalText([]byte(e["USE_DOG_STATSD_MOGRIFIERS"])) != nil {
-		return false
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
+	names := strings.ToUpper(e["USE_DOG_STATSD_MOGRIFIERS"])
+	return forms["names"].fits(names) && slices.ContainsFunc(strings.Split(names, ","), func(name string) bool {
 		what, ok := strings.CutPrefix(variable, mogrifierPrefix+name+"_")
-		return ok && (what == "PATTERN" || what == "NAME" || what == "TAGS")
+		return ok && name != "" && (what == "PATTERN" || what == "NAME" || what == "TAGS")
 	})
 }
 
@@ -148,7 +145,7 @@ func (s *Settings) readMogrifiers(e environment) (fs Findings) {
 		return nil
 	}
 	for _, name := range s.Telemetry.MogrifierNames {
-		variable := mogrifierPrefix + name
+		variable := mogrifierPrefix + strings.ToUpper(name)
 		pattern, err := regexp.Compile(e[variable+"_PATTERN"])
 		m := telemetry.Mogrifier{Name: e[variable+"_NAME"], Pattern: pattern}
 		fs.mistake(m.Name == "", variable+"_NAME", "want the name of the statistic, such as ratelimit.$1")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,26 +135,6 @@ func (t *Tags) UnmarshalText(text []byte) error {
 	slices.SortStableFunc(*t, func(a, b telemetry.Tag) int { return strings.Compare(a.Key, b.Key) })
 	return nil
 }
-
-// MogrifierNames are the names in USE_DOG_STATSD_MOGRIFIERS.
-type MogrifierNames []string
-
-// UnmarshalText accepts names that are separated by commas.
-func (m *MogrifierNames) UnmarshalText(text []byte) error {
-	*m = nil
-	for name := range strings.SplitSeq(string(text), ",") {
-		if name == "" && len(text) == 0 {
-			return nil
-		}
-		if !mogrifierName.MatchString(name) {
-			return wanted("want names of letters, digits and underscores, with commas between them, such as HITS,DOMAIN")
-		}
-		*m = append(*m, strings.ToUpper(name))
-	}
-	return nil
-}
-
-var mogrifierName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 
 // isTarget reports whether a text is host:port, or a target of gRPC such as unix:/path or dns:///host:port.
 func isTarget(text string) bool {

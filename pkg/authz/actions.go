@@ -179,19 +179,25 @@ func (a *RemoteAddress) compile(tables *networks.Tables) entryMaker {
 	v6 = cmp.Or(v6, defaultIPv6Mask)
 	value := func(f *facts) (string, bool) {
 		value := network(f.request.client(hops), v4, v6)
-		// A quota never shows the bucket of unknown addresses in place of the client's own. A refusal still has a limit.
-		return value, value != unknownAddress || f.request.Quota != QuotaAlways || f.decision.Verdict != Allowed
+		return value, value != unknownAddress || !f.showsOwnQuota()
 	}
 	return entryMaker{key: textOr(a.Key, key), value: value}
+}
+
+// showsOwnQuota reports whether the client reads its quota. Then the bucket of clients without an address must not
+// stand in place of the client's own. A refusal still has a limit.
+func (f *facts) showsOwnQuota() bool {
+	return f.request.Quota == QuotaAlways && f.decision.Verdict == Allowed
 }
 
 // compileNetworks returns the compiled action with Networks, whose table it is given.
 func (a *RemoteAddress) compileNetworks(table *networks.Table) entryMaker {
 	value := func(f *facts) (string, bool) {
-		if i, ok := table.Find(f.request.client(a.TrustedHops)); ok {
+		client := f.request.client(a.TrustedHops)
+		if i, ok := table.Find(client); ok {
 			return a.Networks[i], true
 		}
-		return a.Default, a.Default != ""
+		return a.Default, a.Default != "" && (!f.showsOwnQuota() || network(client, 0, 0) != unknownAddress)
 	}
 	return entryMaker{key: textOr(a.Key, "network"), value: value}
 }

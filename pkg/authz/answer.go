@@ -84,7 +84,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 		pair = strings.TrimSpace(pair)
 		name, _, _ := strings.Cut(pair, "=")
 		switch {
-		case slices.Contains(names, name):
+		case slices.Contains(names, strings.TrimSpace(name)):
 			found = true
 		case pair != "":
 			rest = append(rest, pair)

@@ -189,8 +189,8 @@ func queryValues(query, name string) (values []string) {
 func cookieValues(headers Headers, name string) (values []string) {
 	cookies, _ := headers.joined("cookie", ";")
 	for pair := range strings.SplitSeq(cookies, ";") {
-		if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {
-			values = append(values, strings.Trim(v, `"`))
+		if k, v, _ := strings.Cut(pair, "="); strings.TrimSpace(k) == name { // `name =` is read as `name=` by many
+			values = append(values, strings.Trim(strings.TrimSpace(v), `"`))
 		}
 	}
 	return values

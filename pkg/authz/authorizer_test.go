@@ -161,7 +161,7 @@ func newAuthorizer(
 			t.Fatalf("unknown setting %q", setting)
 		}
 	}
-	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
+	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{Networks: rules.Networks})
 	policies := authz.NewPolicies(rules.Policies, active, cfg.Headers)
 	cfg.Policies = func() *authz.Policies { return policies }
 	return decider{authz.New(cfg), ratelimit.New(limits)}

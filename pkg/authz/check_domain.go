@@ -23,7 +23,7 @@ func (p *Policy) CheckDomain(domain *ratelimit.Domain, o ratelimit.CheckOptions)
 	}{{"limits", p.Limits}, {"refused", p.Refused}} {
 		for i := range list.limits[:min(len(list.limits), maxLimits)] {
 			path, limit := ratelimit.Element(list.key, i), &list.limits[i]
-			if entries := c.checkLeads(path, limit, domain); entries != nil && list.key == "limits" {
+			if entries := c.checkLeads(path, limit, domain); entries != nil && (list.key == "limits" || limit.Hold == nil) {
 				c.checkHeld(path, limit.Hold != nil, domain.Descriptors, entries)
 			}
 		}
@@ -71,6 +71,8 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 		entries = append(entries, descriptors.Entry{Key: action.key, Value: action.fixed})
 		if a := limit.Actions[i].RemoteAddress; a != nil && a.IPv6Mask == 0 && a.Networks == nil {
 			grouped = append(grouped, action.key)
+		} else if a != nil && a.Networks != nil {
+			c.checkNames(path, action.key, append(slices.Clone(a.Networks), a.Default), domain.Descriptors)
 		}
 	}
 	if len(entries) == 0 {
@@ -109,6 +111,25 @@ func (c *checker) checkAddresses(path string, grouped []string, nodes []ratelimi
 					suggest.Quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
 		}
 		c.checkAddresses(path, grouped, n.Descriptors)
+	}
+}
+
+// checkNames warns of rules that match addresses, or a misspelled name, where an entry has one of these names of
+// networks.
+func (c *checker) checkNames(path, key string, names []string, nodes []ratelimit.Node) {
+	for _, n := range nodes {
+		meant := suggest.Closest(n.Value, names)
+		_, named := c.lists[n.Value] // perhaps by another action
+		switch {
+		case n.Key != key:
+		case n.Network != "":
+			c.At(path).Warn("the rule at "+n.Position+" matches addresses, and "+suggest.Quoted(key)+
+				" is the name of a network here", "write "+suggest.Quoted("value: "+n.Network)+" there")
+		case meant != "" && !named && !slices.Contains(names, n.Value) && !strings.Contains(n.Value, "*"):
+			c.At(path).Warn("no request has the "+suggest.Quoted(key)+" "+suggest.Quoted(n.Value)+" of "+n.Position,
+				"did you mean "+suggest.Quoted(meant)+"?")
+		}
+		c.checkNames(path, key, names, n.Descriptors)
 	}
 }
 
@@ -164,8 +185,11 @@ func (c *checker) checkHeld(path string, holds bool, nodes []ratelimit.Node, ent
 			c.At(path+".hold").Warn("the rule at "+n.Position+" has no `hold`: requests that match it pass without a limit",
 				"add `hold: {ttl: 10m}` to each of its limits, or delete `hold` here")
 		case !holds && slices.ContainsFunc(n.AllLimits(), concurrency):
-			c.At(path).Warn("the rule at "+n.Position+" limits what is held at once, and this holds nothing",
-				"add `hold: {request_header: x-hold-id}`: without it, requests are not counted")
+			hint := "add `hold: {request_header: x-hold-id}`: without it, requests are not counted"
+			if strings.HasPrefix(path, "refused") {
+				hint = "lead to a rule with another algorithm: refused requests hold nothing, so they are not counted"
+			}
+			c.At(path).Warn("the rule at "+n.Position+" limits what is held at once, and this holds nothing", hint)
 		}
 	}
 }

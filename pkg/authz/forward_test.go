@@ -2,6 +2,8 @@ package authz_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +21,8 @@ import (
 )
 
 // TestForward: with `forward: true`, the upstream gets the token that allows a request, in each place, and in its own
-// spelling only. It gets no other credential, and no token that is not verified.
+// spelling only. It gets no other credential, and no token that is not verified. An opaque token is verified once its
+// issuer has answered about it.
 func TestForward(t *testing.T) {
 	key, forged := tokens.ES256(t, "k"), tokens.ES256(t, "k")
 	claims := map[string]any{"iss": "https://idp.example", "aud": "shop", "sub": "ann", "exp": now.Unix() + 60}
@@ -27,6 +30,16 @@ func TestForward(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "jwks.json")
 	if err := os.WriteFile(set, key.Set(t), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"active":%t,"sub":"ann"}`, r.PostFormValue("token") == good)
+	}))
+	t.Cleanup(issuer.Close)
+	introspector := jwt.NewIntrospector(jwt.Config{Now: func() time.Time { return now }})
+	t.Cleanup(introspector.Close)
+	kinds := []string{ // the secret of the second can be any file
+		fmt.Sprintf("jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [ES256], jwks_file: %q", set),
+		fmt.Sprintf("opaque_token: {introspection_url: %q, client_id: shop, client_secret_file: %q", issuer.URL, set),
 	}
 	const bearer, header, cookie, query = "", ", header: x-token", ", cookie: token", ", query: token"
 	const apiKey, anyAuthorization = "{api_key: {header: x-api-key}}", "{api_key: {header: authorization}}"
@@ -60,27 +73,29 @@ func TestForward(t *testing.T) {
 		{"forged for an open path, in a parameter", query, "", "", "GET /open?token=BAD", false, []string{"?token"}},
 		{"forged for an open path, in a cookie", cookie, "", "", "GET /open cookie:token=BAD", false, []string{"cookie"}},
 		{"twice", header, "", "", "GET /open x-token:GOOD x-token:BAD", false, []string{"x-token"}},
+		{"twice, in cookies", cookie, "", "", "GET /open cookie:token=GOOD;~token~=BAD", false, []string{"cookie"}},
 		{"twice, in one line", bearer, "", "", "GET /open authorization:Bearer~GOOD,~Bearer~BAD", false,
 			[]string{"authorization"}},
 	} {
-		for _, forward := range []bool{true, false} {
-			credentials := []string{fmt.Sprintf("{jwt: {issuer: https://idp.example, audiences: [shop], "+
-				"algorithms: [ES256], jwks_file: %q%s, forward: %t}}", set, c.place, forward)}
-			credentials = slices.DeleteFunc(append(append([]string{c.before}, credentials...), c.after),
-				func(text string) bool { return text == "" })
-			d := decideForward(t, credentials, strings.NewReplacer("GOOD", good, "BAD", bad).Replace(c.request))
-			got := describeRemoval(d, strings.NewReplacer(good, "GOOD", bad, "BAD", " ", "~"))
-			if d.Verdict != authz.Allowed || forward && !slices.Equal(got, c.removed) {
-				t.Errorf("%s: %v, removed %q; want it allowed, removed %q", c.name, d.Verdict, got, c.removed)
-			}
-			if !forward && c.kept && slices.Equal(got, c.removed) {
-				t.Errorf("%s, without forward: removed %q, want the token among them", c.name, got)
+		for _, kind := range kinds {
+			for _, forward := range []bool{true, false} {
+				credentials := []string{c.before, fmt.Sprintf("{%s%s, forward: %t}}", kind, c.place, forward), c.after}
+				credentials = slices.DeleteFunc(credentials, func(text string) bool { return text == "" })
+				request := strings.NewReplacer("GOOD", good, "BAD", bad).Replace(c.request)
+				d := decideForward(t, introspector, credentials, request)
+				got := describeRemoval(d, strings.NewReplacer(good, "GOOD", bad, "BAD", " ", "~"))
+				if d.Verdict != authz.Allowed || forward && !slices.Equal(got, c.removed) {
+					t.Errorf("%s: %v, removed %q; want it allowed, removed %q, by %s", c.name, d.Verdict, got, c.removed, kind)
+				}
+				if !forward && c.kept && slices.Equal(got, c.removed) {
+					t.Errorf("%s, without forward: removed %q, want the token among them, by %s", c.name, got, kind)
+				}
 			}
 		}
 	}
 }
 
-func decideForward(t *testing.T, credentials []string, request string) authz.Decision {
+func decideForward(t *testing.T, i *jwt.Introspector, credentials []string, request string) authz.Decision {
 	t.Helper()
 	rules, problems := file.Parse([]file.File{{Name: "a.yaml", Content: []byte("domain: shop\nauthz:\n  credentials: [" +
 		strings.Join(credentials, ", ") + "]\n  access: [{path: {exact: /open}, require: open}]\n")}}, file.Config{})
@@ -94,7 +109,7 @@ func decideForward(t *testing.T, credentials []string, request string) authz.Dec
 	v.Refresh()
 	return decider{authz.New(authz.Config{
 		Policies: func() *authz.Policies { return policies },
-		Checkers: map[string]credential.Checker{jwt.Name: v, "api_key": testKeys(t)},
+		Checkers: map[string]credential.Checker{jwt.Name: v, jwt.OpaqueName: i, "api_key": testKeys(t)},
 	}), nil}.decide(t.Context(), parseRequest(t, request))
 }
 

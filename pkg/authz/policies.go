@@ -212,6 +212,14 @@ func (p *Policy) compile(domain string, headers reply.Headers, tables *networks.
 	return c
 }
 
+// Keys returns the keys of the entries that the actions make, in their order.
+func (l *RateLimit) Keys() (keys []string) {
+	for i := range l.Actions {
+		keys = append(keys, l.Actions[i].compile(new(networks.Tables)).key) // only the keys matter
+	}
+	return keys
+}
+
 // entryMakers returns the actions of the limits that make an entry with a key, each with several values.
 func (p *Policy) entryMakers(key string, tables *networks.Tables) (makers []entryMaker) {
 	for _, limit := range slices.Concat(p.Limits, p.Refused) {

@@ -32,10 +32,10 @@ func (l Lists) Unknown(name string) *suggest.Mistake {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(l))
-	hint := "add it at the top level of a rule file: " + suggest.Quoted("networks: {"+name+": [10.0.0.0/8]}")
+	hint := "add it at the top level: " + suggest.Quoted("networks: {"+name+": [10.0.0.0/8]}")
 	if len(names) > 0 {
 		const most = 10
-		hint = "the rule files have " + suggest.List(names[:min(len(names), most)], " and ")
+		hint = "`networks` has " + suggest.List(names[:min(len(names), most)], " and ")
 	}
 	return &suggest.Mistake{
 		Message: "unknown network " + suggest.Quoted(name), Hints: []string{suggest.DidYouMean(name, names), hint},

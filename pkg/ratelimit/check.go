@@ -115,9 +115,9 @@ func (c *checker) checkUTF8(at, text string) {
 
 // level is the place of a list of nodes.
 type level struct {
-	at       string // its path
-	parent   string // the name of the node above, with the last dot
-	keys     []string
+	at       string                // its path
+	parent   string                // the name of the node above, with the last dot
+	way      []descriptors.Pattern // of the entries that lead to it
 	siblings siblings
 }
 
@@ -126,8 +126,8 @@ func (c *checker) nodes(list []Node, l level) {
 		n, at := &list[i], Element(l.at, i)
 		name := l.parent + n.Name()
 		c.checkPattern(n, at, name, l.siblings)
-		keys := append(l.keys[:len(l.keys):len(l.keys)], n.Key)
-		c.checkLimits(n, at, keys)
+		way := append(l.way[:len(l.way):len(l.way)], n.pattern().Pattern)
+		c.checkLimits(n, at, way)
 		c.checkModes(n, at, name)
 		if n.Key != "" && n.RateLimit == nil && n.Limits == nil && len(n.Descriptors) == 0 {
 			c.At(at, at+".rate_limit", at+".limits", at+".descriptors").Lacking().Warn(
@@ -138,7 +138,7 @@ func (c *checker) nodes(list []Node, l level) {
 			c.At(at+".metadata").Fail("`metadata` has a value that an answer to Envoy cannot hold",
 				"want texts, numbers, true, false, lists and maps")
 		}
-		c.nodes(n.Descriptors, level{at: at + ".descriptors", parent: name + ".", keys: keys, siblings: siblings{}})
+		c.nodes(n.Descriptors, level{at: at + ".descriptors", parent: name + ".", way: way, siblings: siblings{}})
 	}
 }
 
@@ -222,8 +222,8 @@ func plain(v any) bool {
 	return false
 }
 
-// checkLimits reports mistakes in the limits of a node. keys are the keys of the entries that lead to it.
-func (c *checker) checkLimits(n *Node, at string, keys []string) {
+// checkLimits reports mistakes in the limits of a node. way has the patterns of the entries that lead to it.
+func (c *checker) checkLimits(n *Node, at string, way []descriptors.Pattern) {
 	if n.RateLimit != nil {
 		c.remember(n.RateLimit, at+".rate_limit")
 	}
@@ -242,8 +242,8 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 			c.Key(at+".rate_limit.shadow_mode").Fail("`shadow_mode` does not belong in a rate limit",
 				"it belongs directly in a descriptor, an element of `descriptors:`")
 		}
-		c.checkLimit(n.RateLimit, at+".rate_limit", keys)
-		c.checkEnforce(n, n.RateLimit, at+".rate_limit", keys)
+		c.checkLimit(n.RateLimit, at+".rate_limit", way)
+		c.checkEnforce(n, n.RateLimit, at+".rate_limit", way)
 	case n.Limits != nil && len(n.Limits) == 0:
 		c.Key(at+".limits").Fail("`limits` is empty", "add an element, or delete `limits` to let all pass")
 	}
@@ -260,8 +260,8 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 		} else {
 			limited++
 		}
-		c.checkLimit(&n.Limits[i], at, keys)
-		c.checkEnforce(n, &n.Limits[i], at, keys)
+		c.checkLimit(&n.Limits[i], at, way)
+		c.checkEnforce(n, &n.Limits[i], at, way)
 	}
 	if limited > 1 && n.Quota {
 		c.Key(at+".quota_mode").Fail("`quota_mode` beside several `limits`",

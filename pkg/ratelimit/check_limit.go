@@ -23,8 +23,8 @@ func specPaths(at string) []string {
 	}
 }
 
-// checkLimit reports mistakes in a limit. keys are the keys of the entries that lead to it.
-func (c *checker) checkLimit(l *Limit, at string, keys []string) {
+// checkLimit reports mistakes in a limit. way has the patterns of the entries that lead to it.
+func (c *checker) checkLimit(l *Limit, at string, way []descriptors.Pattern) {
 	if l.Unit == descriptors.UnknownUnit && !l.Algorithm.Windowless() {
 		c.Key(at, at+".unit").Fail("a rate limit without `unit`",
 			"add `unit: second` (or minute, hour, day, week, month, year)")
@@ -38,7 +38,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 			"want "+suggest.OneOf(l.OnStoreError.Words()))
 	}
 	c.checkName(l.Name, at+".name")
-	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
+	c.checkHashTag(l.HashTag, at+".hash_tag", way)
 	c.checkProblem(l.Problem, at+".problem")
 	if l.Status != 0 && (l.Status < 400 || l.Status > 599) {
 		c.At(at+".status").Fail(fmt.Sprintf("`status` cannot be `%d`", l.Status),
@@ -197,14 +197,14 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 }
 
 // checkHashTag reports a tag that is not the key of an entry on the way to the limit.
-func (c *checker) checkHashTag(tag, at string, keys []string) {
+func (c *checker) checkHashTag(tag, at string, way []descriptors.Pattern) {
 	if tag == "" {
 		return
 	}
 	var known []string
-	for _, key := range keys {
-		if !strings.Contains(key, "*") {
-			known = append(known, key)
+	for _, p := range way {
+		if !strings.Contains(p.Key, "*") {
+			known = append(known, p.Key)
 		}
 	}
 	if slices.Contains(known, tag) {

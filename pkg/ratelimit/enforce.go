@@ -104,10 +104,18 @@ func (e *Enforce) Check(m *Mistakes, at string, entries []string, of string) {
 	}
 }
 
-// checkEnforce reports mistakes in `enforce` of a limit, and modes that it cannot have. keys are as for checkLimit.
-func (c *checker) checkEnforce(n *Node, l *Limit, at string, keys []string) {
+// checkEnforce reports mistakes in `enforce` of a limit, and modes that it cannot have. way is as for checkLimit.
+func (c *checker) checkEnforce(n *Node, l *Limit, at string, way []descriptors.Pattern) {
 	if l.Enforce == nil {
 		return
+	}
+	var keys []string
+	for _, p := range way {
+		keys = append(keys, p.Key)
+		if p.Key == l.Enforce.By && p.Value != "" && !p.Wildcard() {
+			c.At(at+".enforce.by").Warn("the rule fixes the value of "+suggest.Quoted(p.Key)+": the limit is enforced for "+
+				"all its requests, or for none", "name an entry whose value differs between clients")
+		}
 	}
 	l.Enforce.Check(&c.Mistakes, at+".enforce", keys, "on the way to this limit")
 	if n.Shadow || l.Shadow {

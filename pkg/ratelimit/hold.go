@@ -125,6 +125,8 @@ func (c *checker) checkConcurrency(l *Limit, at string) {
 	case l.Hold.Expiry == ExpiryCharge:
 		c.At(at+".hold.expiry", at+".algorithm").Fail("`expiry: charge` has no meaning for concurrency",
 			"nothing is charged, so that expiry always releases: delete `expiry`")
+	case l.Requests != nil && *l.Requests > cmp.Or(l.Hold.Most, usualHolds):
+		c.At(at+".requests_per_unit").Warn("`most` allows fewer holds at once", "raise `most` in `hold`: 1000 is its default")
 	}
 	if p := l.Problem; p != nil && strings.Contains(p.Title+p.Detail, "{window}") {
 		c.At(at+".problem", at+".problem.title", at+".problem.detail", at+".algorithm").Fail(
@@ -161,12 +163,12 @@ func asksHold(entries []descriptors.Entry) bool {
 	return len(entries) > 0 && descriptors.OfHold(entries[len(entries)-1].Key)
 }
 
-// find returns the rule that entries match, nil for none. holds is 1 if the rule has holds and matches without the last
-// entry, which asks for a hold, else 0.
+// find returns the rule that entries match, nil for none. holds is 1 if the rule has holds or is unlimited, and matches
+// without the last entry, which asks for a hold, else 0.
 func find(tree *descriptors.Tree[position], entries []descriptors.Entry) (rule *Rule, holds int) {
 	if asksHold(entries) {
 		node := tree.Find(entries[:len(entries)-1])
-		if node != nil && node.Value.rule != nil && node.Value.rule.holds {
+		if node != nil && node.Value.rule != nil && (node.Value.rule.holds || node.Value.rule.Unlimited) {
 			return node.Value.rule, 1
 		}
 	}
@@ -189,15 +191,9 @@ func (p *Plan) findHeld(tree *descriptors.Tree[position], d *descriptors.Descrip
 	return rule, holds
 }
 
-// takeHold returns the take of a limit with holds: a plain take of the descriptor, or what its last entry asks for. All
-// plain takes of the limit share their Hold. A reserve without an id gets one that no other has, so that it ends by its
-// ttl. A settlement without an id finds no hold.
-func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take {
-	if p.matches[a.descriptor].holds == 0 {
-		t := p.cost(d, a.limit)
-		t.Hold = a.limit.Hold
-		return t
-	}
+// askHold makes an empty take what the last entry of a descriptor asks of the holds of a limit. A reserve without an id
+// gets one that no other has, so that it ends by its ttl. A settlement without an id finds no hold.
+func (p *Plan) askHold(t *bucket.Take, d *descriptors.Descriptor, a *appliedLimit) {
 	e, cost := &d.Entries[len(d.Entries)-1], bucket.HoldCost{Cost: p.hits(d)}
 	sum := sha256.Sum256([]byte(e.Value))
 	copy(cost.ID[:], sum[:])
@@ -205,7 +201,7 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 		hold bucket.Hold
 		cost [1]bucket.HoldCost
 	}{hold: *a.limit.Hold}
-	t := bucket.Take{Hold: &one.hold}
+	t.Hold = &one.hold
 	if e.Key == descriptors.HoldSettle {
 		one.hold.Settles = one.cost[:]
 	} else {
@@ -217,8 +213,7 @@ func (p *Plan) takeHold(d *descriptors.Descriptor, a *appliedLimit) bucket.Take 
 		}
 		one.hold.Reserves = one.cost[:]
 	}
-	one.cost[0], a.hold, a.asked = cost, &one.hold, cost.Cost
-	return t
+	one.cost[0], a.hold = cost, &one.hold
 }
 
 // Settles reports whether the limit was asked to settle a hold. A settlement never is over the limit.

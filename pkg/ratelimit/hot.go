@@ -283,7 +283,7 @@ func (e *hotEntry) isOver(at int64) bool { return e.since.Load() != 0 && at < e.
 // of concurrency has no window: its run ends when all holds have expired.
 func (e *hotEntry) show(n *noted, at int64) {
 	wait := n.ResetAfter
-	if wait == 0 && !n.Allowed {
+	if wait == 0 && (!n.Allowed || n.Held != nil && n.Held.Units > 0) {
 		if wait = n.limit.limit.Window; wait == 0 {
 			wait = n.limit.limit.Hold.TTL
 		}

@@ -256,7 +256,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestSketchIsBounded checks the size that docs/operations.md states, and that a long key stays distinct.
+// TestSketchIsBounded checks the size that docs/sizing.md states, and that a long key stays distinct.
 func TestSketchIsBounded(t *testing.T) {
 	t.Parallel()
 	if got := unsafe.Sizeof(sketch{}); got > 1100<<10 || unsafe.Sizeof(hotEntry{}) > 256 {
@@ -274,6 +274,21 @@ func TestSketchIsBounded(t *testing.T) {
 	for _, k := range keys {
 		if len(k.Entries) > hotText || !strings.Contains(k.Entries, "…") || k.ID == "" {
 			t.Errorf("a long key is %q", k.Entries)
+		}
+	}
+}
+
+// TestHeldKeysAreUsed shows a bucket that only holds fill: it is in use until they can have expired.
+func TestHeldKeysAreUsed(t *testing.T) {
+	var e hotEntry
+	l := &appliedLimit{limit: &RuleLimit{
+		Limit: bucket.Limit{Algorithm: bucket.Concurrency, Requests: 5}, Hold: &bucket.Hold{TTL: 7},
+	}}
+	for units, until := range map[int64]int64{0: 100, 5: 107} {
+		held := &bucket.Held{Units: units}
+		e.show(&noted{limit: l, Decision: &bucket.Decision{Allowed: true, Held: held}, capacity: 5}, 100)
+		if got := e.until.Load(); got != until {
+			t.Errorf("%d units held: in use until %d, want %d", units, got, until)
 		}
 	}
 }

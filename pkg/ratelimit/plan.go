@@ -60,9 +60,8 @@ type appliedLimit struct {
 	uncharged bool
 	// cached is how long the local cache denies the limit, in µs. Without a take, the store does not see it.
 	cached int64
-	// hold is that of the take if the descriptor asks for a hold or settles one, else nil. asked is the cost.
-	hold  *bucket.Hold
-	asked uint64
+	// hold is what the descriptor asks of one hold, nil if it asks for none.
+	hold *bucket.Hold
 	// keyed is the rule that names the bucket; nil for a limit of the request that has a bucket of its own.
 	keyed *Rule
 }
@@ -226,7 +225,9 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	}
 	for i := range p.limits {
 		a := &p.limits[i]
-		a.limit = a.limit.applied(p.query.Descriptors[a.descriptor].Entries)
+		if a.limit.out != nil {
+			a.limit = a.limit.applied(p.query.Descriptors[a.descriptor].Entries)
+		}
 		m := &p.matches[a.descriptor]
 		m.limited, m.inForce = true, m.inForce || !a.limit.Shadow
 	}
@@ -263,12 +264,13 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		if a.cached > 0 {
 			continue
 		}
-		rule, d := p.matches[a.descriptor].rule, &p.query.Descriptors[a.descriptor]
+		m, d := &p.matches[a.descriptor], &p.query.Descriptors[a.descriptor]
 		var t bucket.Take
-		if a.limit.Hold == nil {
-			t = p.cost(d, a.limit)
+		if a.limit.Hold != nil && m.holds > 0 {
+			p.askHold(&t, d, a)
 		} else {
-			t = p.takeHold(d, a)
+			p.cost(&t, d, a.limit)
+			t.Hold = a.limit.Hold
 		}
 		t.Rule, t.Limit = a.limit.rule, a.limit.Limit
 		if p.query.Refused {
@@ -277,7 +279,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		if a.limit.MaxDelay > 0 {
 			p.queue(&t, a.limit)
 		}
-		t.Role = p.role(rule, a.limit)
+		t.Role = p.role(m.rule, a.limit)
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
@@ -327,13 +329,14 @@ func (p *Plan) hits(d *descriptors.Descriptor) uint64 {
 	return max(1, p.query.Hits)
 }
 
-// cost returns the take of a descriptor.
-func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
+// cost sets what an empty take charges for a descriptor.
+func (p *Plan) cost(t *bucket.Take, d *descriptors.Descriptor, l *RuleLimit) {
 	hits := p.hits(d)
 	if d.Negative {
-		return bucket.Take{Refund: hits}
+		t.Refund = hits
+		return
 	}
-	t := bucket.Take{Cost: hits}
+	t.Cost = hits
 	if l.CountDenied != nil {
 		t.CountDenied = *l.CountDenied
 	} else {
@@ -342,7 +345,6 @@ func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	if hits == 0 && !p.limiter.cfg.Strict {
 		t.Need = 1
 	}
-	return t
 }
 
 // role returns the role of a limit of a rule, or of one that the request brought if the rule is nil.

@@ -236,7 +236,11 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, r *Rounds, res *Re
 		t := &takes[a.take]
 		applied.Decision, applied.Cost = o.Decisions[a.take], t.Cost
 		if a.hold != nil {
-			applied.Hold, applied.Cost = a.hold, min(a.asked, uint64(2*a.limit.Capacity()+1))
+			one := a.hold.Reserves
+			if len(one) == 0 {
+				one = a.hold.Settles
+			}
+			applied.Hold, applied.Cost = a.hold, min(one[0].Cost, uint64(2*a.limit.Capacity()+1))
 		}
 		if p.limiter.dry {
 			applied.Bucket = bucketOf(t, o, a.take, a.descriptor)
@@ -353,8 +357,8 @@ func (p *Plan) count(rule *Rule, a *Applied, d *descriptors.Descriptor, capacity
 
 // queueCapacity returns the capacity of the bucket of a limit with a MaxDelay for a descriptor.
 func (p *Plan) queueCapacity(l *RuleLimit, d *descriptors.Descriptor) int64 {
-	t := p.cost(d, l)
-	t.Limit = l.Limit
+	t := bucket.Take{Limit: l.Limit}
+	p.cost(&t, d, l)
 	p.queue(&t, l)
 	return t.Capacity()
 }

@@ -68,7 +68,8 @@ func (p *Plan) leaveOut(o *bucket.Outcome) {
 	isOver, over := make([]bool, len(p.limits)), 0
 	for i, a := range p.limits {
 		left := a.limit.Requests - (bucket.MaxWindowRequests - o.Decisions[a.take].Remaining)
-		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
+		var own bucket.Take
+		p.cost(&own, &p.query.Descriptors[a.descriptor], a.limit)
 		if own.Refund == 0 && (left < 0 || own.Cost > uint64(left)) {
 			isOver[i] = true
 			if !a.limit.beside {
@@ -132,7 +133,8 @@ func (p *Plan) compare(takes []bucket.Take, res *Result) {
 
 // compareOne decides a limit by the count of its bucket. It tells the local cache of a limit that is exceeded.
 func (p *Plan) compareOne(a *appliedLimit, t *bucket.Take, c *count, applied *Applied) {
-	own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
+	var own bucket.Take
+	p.cost(&own, &p.query.Descriptors[a.descriptor], a.limit)
 	applied.left = max(0, a.limit.Requests-c.now)
 	if a.uncharged {
 		applied.Cost = own.Cost

@@ -31,7 +31,8 @@ func AppendQuota(b []byte, res *ratelimit.Result) []byte {
 			l := a.Limit
 			q := quota{
 				Name: l.Policy, Limit: l.Requests, Window: ratelimit.Seconds(a.Window()),
-				Used: a.Bucket.Used, Remaining: a.Decision.Remaining, Reset: ratelimit.Seconds(a.Decision.ResetAfter),
+				Used: a.Bucket.Used + a.Bucket.Holds.Units(), Remaining: a.Decision.Remaining,
+				Reset: ratelimit.Seconds(a.Decision.ResetAfter),
 			}
 			if capacity := l.Capacity(); capacity != l.Requests {
 				q.Burst = capacity

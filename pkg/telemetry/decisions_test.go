@@ -90,7 +90,7 @@ func TestDecisionLog(t *testing.T) {
 	}
 }
 
-// TestDecisionFields: the table of docs/observability.md has each field that the log of the cases has, and no other.
+// TestDecisionFields: the table of docs/reference/log.md has each field that the log of the cases has, and no other.
 func TestDecisionFields(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/decisions.txtar")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestDecisionFields(t *testing.T) {
 			logged[name] = true
 		}
 	}
-	_, section, _ := strings.Cut(testenv.RepoFile(t, "docs/observability.md"), "\n## The log of decisions\n")
+	_, section, _ := strings.Cut(testenv.RepoFile(t, "docs/reference/log.md"), "\n## Fields\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) \\|").FindAllStringSubmatch(section, -1) {
@@ -126,12 +126,12 @@ func TestDecisionFields(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(logged)) {
 		if !documented[name] {
-			t.Errorf("docs/observability.md does not have the field %s", name)
+			t.Errorf("docs/reference/log.md does not have the field %s", name)
 		}
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("docs/observability.md has the field %s, which no line has", name)
+		t.Errorf("docs/reference/log.md has the field %s, which no line has", name)
 	}
 }
 

@@ -66,57 +66,40 @@ func (f *Field) single() (value any, ok bool) {
 
 // CountValues returns the number of values in a google.protobuf.Struct, also of those within its values as far as
 // ReadStruct reads them. It returns an error for a malformed message. It takes no memory.
-func CountValues(msg string) (n int, err error) { return aStruct.count(msg, mostLists) }
-
-// part is a kind of message of which a Struct is made.
-type part uint8
-
-const (
-	aStruct part = iota
-	aField
-	aValue
-	aList
-)
-
-// inner returns the kind of message in a field of a part; ok is false for other fields.
-func (p part) inner(tag uint64) (kind part, ok bool) {
-	switch {
-	case p == aStruct && tag == structFields:
-		return aField, true
-	case p == aField && tag == fieldValue, p == aList && tag == listValues:
-		return aValue, true
-	case p == aValue && tag == valueStruct:
-		return aStruct, true
-	case p == aValue && tag == valueList:
-		return aList, true
-	}
-	return 0, false
+func CountValues(msg string) (n int, err error) {
+	err = countFields(msg, mostLists, &n)
+	return n, err
 }
 
-// count returns the number of values in a part. depth is how many structs and lists may be within each other there.
-func (p part) count(msg string, depth int) (n int, err error) {
-	if depth < 0 {
-		return 0, nil
-	}
+// countFields adds the number of values in a Struct to n. depth is how many structs and lists may be within each other
+// there.
+func countFields(msg string, depth int, n *int) error {
+	return Each(msg, structFields, func(field string) error {
+		*n++
+		return Each(field, fieldValue, func(value string) error { return countWithin(value, depth, n) })
+	})
+}
+
+// countWithin does as countFields for a Value, which does not count itself.
+func countWithin(msg string, depth int, n *int) error {
 	r := Read(msg)
 	for r.Next() {
-		kind, ok := p.inner(r.Tag)
-		if !ok {
-			continue
+		var err error
+		switch {
+		case depth == 0: // ReadStruct does not read what is within
+		case r.Tag == valueStruct:
+			err = countFields(r.Text, depth-1, n)
+		case r.Tag == valueList:
+			err = Each(r.Text, listValues, func(item string) error {
+				*n++
+				return countWithin(item, depth-1, n)
+			})
 		}
-		below := depth
-		switch p {
-		case aStruct, aList:
-			n++
-		case aValue:
-			below--
-		}
-		within, err := kind.count(r.Text, below)
-		if n += within; err != nil {
-			return n, err
+		if err != nil {
+			return err
 		}
 	}
-	return n, r.Err()
+	return r.Err()
 }
 
 // ValueAt returns the text, number or bool at a path of at least one name in a google.protobuf.Struct; nil for anything
@@ -132,12 +115,10 @@ func ValueAt(msg string, path []string, before any) any {
 			continue
 		}
 		before = nil // the last field of a name holds
-		field := Read(r.Text)
-		for field.Next() {
-			if field.Tag == fieldValue {
-				before = valueBelow(field.Text, path[1:], before)
-			}
-		}
+		_ = Each(r.Text, fieldValue, func(value string) error {
+			before = valueBelow(value, path[1:], before)
+			return nil
+		})
 	}
 	return before
 }

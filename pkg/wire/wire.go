@@ -91,6 +91,21 @@ func (r *Reader) Err() error {
 	return nil
 }
 
+// Each calls read with each field of type Bytes that has the tag, and stops at an error of it. A malformed message is
+// an error.
+func Each(msg string, tag uint64, read func(text string) error) error {
+	r := Read(msg)
+	for r.Next() {
+		if r.Tag != tag {
+			continue
+		}
+		if err := read(r.Text); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
 // The fields of an entry, as tags.
 const (
 	entryKey   = 1<<3 | Bytes

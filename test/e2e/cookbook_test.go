@@ -17,8 +17,8 @@ import (
 const cookbook = "docs/cookbook"
 
 // TestCookbook does what each page of docs/cookbook shows, in a directory of its own. It writes the files of the page,
-// starts the service with them and an Envoy with the fragment of the page, runs the commands and compares what they
-// print. docs/cookbook/README.md describes the form of a page. A new page needs no code.
+// starts the service with them and an Envoy with the lines that the page adds, runs the commands and compares what they
+// print. CONTRIBUTING.md describes the form of a page. A new page needs no code.
 func TestCookbook(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(filepath.Join(testenv.RepoRoot(t), cookbook, "*.md"))
@@ -48,21 +48,25 @@ func TestCookbook(t *testing.T) {
 // TestCookbookMistakes reads pages that cannot be tested. The error names the reason.
 func TestCookbookMistakes(t *testing.T) {
 	const (
-		rules    = "```yaml title=\"rules/shop.yaml\"\ndomain: shop\n```\n"
-		fragment = "```yaml title=\"fragment.yaml\"\nhttp_filters: []\n```\n"
-		console  = "```console\n$ curl localhost:10000\n```\n"
+		rules   = "```yaml title=\"rules/shop.yaml\"\ndomain: shop\n```\n"
+		lines   = "```yaml title=\"envoy.yaml\"\n# Here: routes\n- match: { prefix: /a }\n```\n"
+		console = "```console\n$ curl localhost:10000\n```\n"
 	)
 	for _, c := range []struct{ name, page, want string }{
-		{"a whole page", rules + fragment + console, ""},
-		{"no rules", fragment + console, "want a file in rules/"},
-		{"no fragment", rules + console, "want a file in rules/, fragment.yaml"},
-		{"no commands", rules + fragment, "and 0 commands"},
-		{"a block that is not tested", rules + fragment + console + "```yaml\na: b\n```\n", `a block begins with "yaml"`},
-		{"output before the first command", rules + fragment + "```console\n200\n$ date\n```\n", `want a command after "$ "`},
-		{"a filter without a timeout", rules + strings.Replace(fragment, "[]", "v3.RateLimit", 1) + console,
-			"1 filters that ask extauthz and 0 timeouts"},
+		{"a whole page", rules + lines + console, ""},
+		{"nothing for Envoy", rules + console, ""},
+		{"no rules", lines + console, "want a file in rules/"},
+		{"no commands", rules + lines, "and 0 commands"},
+		{"a block that is not tested", rules + lines + console + "```yaml\na: b\n```\n", `a block begins with "yaml"`},
+		{"two blocks of one name", rules + lines + lines + console, `two blocks are named "envoy.yaml"`},
+		{"output before the first command", rules + "```console\n200\n$ date\n```\n", `want a command after "$ "`},
+		{"an unknown place", rules + strings.Replace(lines, "routes", "roads", 1) + console, `no place "# Here: roads\n"`},
+		{"lines without a place", rules + strings.Replace(lines, "# Here", "# There", 1) + console, `no place ""`},
 	} {
-		_, err := readRecipe("# A page\n\n" + c.page)
+		r, err := readRecipe("# A page\n\n" + c.page)
+		if err == nil {
+			_, err = r.complete(testenv.RepoFile(t, cookbook+"/envoy.yaml"))
+		}
 		if got := fmt.Sprint(err); (c.want == "") != (err == nil) || !strings.Contains(got, c.want) && err != nil {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
@@ -95,7 +99,7 @@ func TestPrinted(t *testing.T) {
 
 // recipe is a page of the cookbook.
 type recipe struct {
-	files      map[string]string // by path: those of rules/, fragment.yaml, and what else the page has
+	files      map[string]string // by path: those of rules/, envoyLines, and what else the page has
 	transcript []exchange
 }
 
@@ -104,11 +108,11 @@ type exchange struct {
 	command, prints string
 }
 
-// fragment is the file of a page that goes into the connection manager of docs/cookbook/envoy.yaml.
-const fragment = "fragment.yaml"
+// envoyLines is the file of a page with the lines that it adds to docs/cookbook/envoy.yaml, each below its place.
+const envoyLines = "envoy.yaml"
 
-// asking matches the filters that ask the service.
-var asking = regexp.MustCompile(`v3\.(ExtAuthz|RateLimit)\n`)
+// place is the beginning of a comment in docs/cookbook/envoy.yaml, below which a page adds lines.
+const place = "# Here: "
 
 var fenced = regexp.MustCompile("(?ms)^```([^`\n]*)\n(.*?)^```$")
 
@@ -120,7 +124,11 @@ func readBlocks(page string) (r *recipe, others []string, err error) {
 		path, isFile := strings.CutPrefix(info, info[:strings.IndexByte(info+" ", ' ')]+` title="`)
 		switch {
 		case isFile:
-			r.files[strings.TrimSuffix(path, `"`)] = content
+			path = strings.TrimSuffix(path, `"`)
+			if r.files[path] != "" {
+				return nil, nil, fmt.Errorf("two blocks are named %q", path)
+			}
+			r.files[path] = content
 		case info == "console":
 			if err := r.readConsole(content); err != nil {
 				return nil, nil, err
@@ -142,14 +150,9 @@ func readRecipe(page string) (*recipe, error) {
 		return nil, fmt.Errorf("a block begins with %q, want a file (`yaml title=\"rules/shop.yaml\"`) or `console`",
 			others[0])
 	}
-	if r.files[fragment] == "" || len(r.rules()) == 0 || len(r.transcript) == 0 {
-		return nil, fmt.Errorf("want a file in rules/, %s and a `console` block; got the files %v and %d commands",
-			fragment, slices.Sorted(maps.Keys(r.files)), len(r.transcript))
-	}
-	asks := len(asking.FindAllString(r.files[fragment], -1))
-	if timeouts := len(shortTimeout.FindAllString(r.files[fragment], -1)); timeouts < asks {
-		return nil, fmt.Errorf("%s has %d filters that ask extauthz and %d timeouts; want one for each, to lengthen it",
-			fragment, asks, timeouts)
+	if len(r.rules()) == 0 || len(r.transcript) == 0 {
+		return nil, fmt.Errorf("want a file in rules/ and a `console` block; got the files %v and %d commands",
+			slices.Sorted(maps.Keys(r.files)), len(r.transcript))
 	}
 	return r, nil
 }
@@ -205,6 +208,7 @@ func (r *recipe) write(t *testing.T) (dir string) {
 
 // follow does what the page shows. The service and Envoy start before the first command that asks them.
 func (r *recipe) follow(t *testing.T) {
+	r.files[envoyLines] = r.envoy(t)
 	dir := r.write(t)
 	r.check(t, dir)
 	terminal := newTerminal(t, dir, append(r.publish(t),
@@ -212,7 +216,7 @@ func (r *recipe) follow(t *testing.T) {
 	var d *deployment
 	for _, e := range r.transcript {
 		if d == nil && strings.Contains(e.command, "localhost:") {
-			d = deploy(t, dir, r.envoy(t), terminal.environment())
+			d = deploy(t, dir, r.files[envoyLines], terminal.environment())
 		}
 		command := d.asInTest(t, e.command)
 		got := d.asOnPage(terminal.run(command))
@@ -247,11 +251,7 @@ func (r *recipe) check(t *testing.T, dir string) {
 	args := []string{"check", "rules"}
 	for _, path := range r.rules() {
 		if strings.Contains(r.files[path], "\nauthz:") {
-			config := filepath.Join(t.TempDir(), "envoy.yaml")
-			if err := os.WriteFile(config, []byte(r.envoy(t)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args = append(args, "--envoy", config)
+			args = append(args, "--envoy", envoyLines)
 			break
 		}
 	}
@@ -269,13 +269,37 @@ func (r *recipe) check(t *testing.T, dir string) {
 	}
 }
 
-// envoy is docs/cookbook/envoy.yaml with the fragment of the page.
+// envoy returns docs/cookbook/envoy.yaml with the lines of the page.
 func (r *recipe) envoy(t *testing.T) string {
 	t.Helper()
-	const indent, place = "                ", "                # Here goes the fragment of a page.\n"
-	var lines strings.Builder
-	for line := range strings.Lines(r.files[fragment]) {
-		lines.WriteString(indent + line)
+	config, err := r.complete(testenv.RepoFile(t, cookbook+"/envoy.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return instead(place, lines.String())(t, testenv.RepoFile(t, cookbook+"/envoy.yaml"))
+	return config
+}
+
+// complete adds the lines of the page to a configuration, each below its place and with the indentation of that.
+func (r *recipe) complete(config string) (string, error) {
+	lines := map[string]string{} // by place
+	at := ""
+	for line := range strings.Lines(r.files[envoyLines]) {
+		if strings.HasPrefix(line, place) {
+			at, line = line, ""
+		}
+		lines[at] += line
+	}
+	var b strings.Builder
+	for line := range strings.Lines(config) {
+		b.WriteString(line)
+		at := strings.TrimLeft(line, " ")
+		for added := range strings.Lines(lines[at]) {
+			b.WriteString(strings.TrimSuffix(line, at) + added)
+		}
+		delete(lines, at)
+	}
+	for at, added := range lines {
+		return "", fmt.Errorf("%s/envoy.yaml has no place %q, for the lines %q", cookbook, at, added)
+	}
+	return b.String(), nil
 }

@@ -30,48 +30,34 @@ descriptors:
 	if err := os.WriteFile(filepath.Join(dir, "rules", "shop.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := recipe{files: map[string]string{fragment: `http_filters:
-  - name: envoy.filters.http.ratelimit
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
-      domain: shop
-      timeout: 0.02s
-      failure_mode_deny: true
-      rate_limit_service: { transport_api_version: V3, grpc_service: { envoy_grpc: { cluster_name: extauthz } } }
-  - name: envoy.filters.http.router
-    typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }
-route_config:
-  virtual_hosts:
-    - name: application
-      domains: ["*"]
+	r := recipe{files: map[string]string{envoyLines: `# Here: routes
+- match: { prefix: /own }
+  route:
+    cluster: application
+    rate_limits:
+      - actions: [{ generic_key: { descriptor_key: own, descriptor_value: a } }]
+        hits_addend: { number: 100 }
+- match: { prefix: /later }
+  route:
+    cluster: application
+    rate_limits:
+      - actions: [{ generic_key: { descriptor_key: later, descriptor_value: a } }]
+        hits_addend: { number: 100 }
+        apply_on_stream_done: true
+- match: { prefix: /filter }
+  route: { cluster: application }
+  typed_per_filter_config:
+    envoy.filters.http.ratelimit:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
       rate_limits:
-        - { actions: [{ generic_key: { descriptor_key: host, descriptor_value: a } }], hits_addend: { number: 100 } }
-      routes:
-        - match: { prefix: /own }
-          route:
-            cluster: application
-            rate_limits:
-              - actions: [{ generic_key: { descriptor_key: own, descriptor_value: a } }]
-                hits_addend: { number: 100 }
-        - match: { prefix: /later }
-          route:
-            cluster: application
-            rate_limits:
-              - actions: [{ generic_key: { descriptor_key: later, descriptor_value: a } }]
-                hits_addend: { number: 100 }
-                apply_on_stream_done: true
-        - match: { prefix: /filter }
-          route: { cluster: application }
-          typed_per_filter_config:
-            envoy.filters.http.ratelimit:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
-              rate_limits:
-                - actions: [{ generic_key: { descriptor_key: filter, descriptor_value: a } }]
-                  hits_addend: { number: 100 }
-        - match: { prefix: / }
-          route: { cluster: application }
+        - actions: [{ generic_key: { descriptor_key: filter, descriptor_value: a } }]
+          hits_addend: { number: 100 }
 `}}
-	config := r.envoy(t)
+	const virtualHost = `                      domains: ["*"]` + "\n"
+	config := instead(virtualHost, virtualHost+`                      rate_limits:
+                        - actions: [{ generic_key: { descriptor_key: host, descriptor_value: a } }]
+                          hits_addend: { number: 100 }
+`)(t, without(extAuthz)(t, r.envoy(t)))
 	d := deploy(t, dir, config, []string{"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules"})
 	for _, c := range []struct{ path, left string }{
 		{"/", `"host";r=999`}, {"/own", `"own";r=999`}, {"/filter", `"filter";r=900`}, {"/later", ""},

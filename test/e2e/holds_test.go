@@ -45,82 +45,60 @@ const holdPolicy = `authz:
       hold: {request_header: x-hold-id}
 `
 
-// holdFragment has the filters and routes. Its places are for the filter that reserves, if that is another one than the
-// rate limit filter, and for what that one reserves. A timeout in quotes is not lengthened for a slow machine.
-const holdFragment = `http_filters:
-  - name: envoy.filters.http.header_mutation
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
-      mutations:
-        request_mutations:
-          - append:
-              header: { key: x-hold-id, value: "%UNIQUE_ID%" }
-              append_action: OVERWRITE_IF_EXISTS_OR_ADD
-EXT_AUTHZ
-  - name: envoy.filters.http.ratelimit
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
-      domain: shop
-      timeout: 0.02s
-      failure_mode_deny: true
-      rate_limit_service: { transport_api_version: V3, grpc_service: { envoy_grpc: { cluster_name: extauthz } } }
-  - name: envoy.filters.http.router
-    typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }
-route_config:
-  virtual_hosts:
-    - name: application
-      domains: ["*"]
-      routes:
-        - match: { path: /unlimited }
-          route: { cluster: application }
-          typed_per_filter_config:
-            envoy.filters.http.ext_authz:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
-              disabled: true
-            envoy.filters.http.ratelimit:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
-              rate_limits: [{ actions: [{ generic_key: { descriptor_key: unlimited, descriptor_value: "true" } }] }]
-        - match: { prefix: /late }
-          route: { cluster: application, "timeout": 1s }
-        - match: { prefix: / }
-          route: { cluster: application, "timeout": 0s }
-      typed_per_filter_config:
-        envoy.filters.http.ratelimit:
-          "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
-          rate_limits:
+// holdLines are what docs/cookbook/envoy.yaml lacks. RESERVES is a place for what the rate limit filter reserves. A
+// timeout in quotes is not lengthened for a slow machine.
+const holdLines = `# Here: filters before ext_authz
+- name: envoy.filters.http.header_mutation
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
+    mutations:
+      request_mutations:
+        - append:
+            header: { key: x-hold-id, value: "%UNIQUE_ID%" }
+            append_action: OVERWRITE_IF_EXISTS_OR_ADD
+# Here: routes
+- match: { path: /unlimited }
+  route: { cluster: application }
+  typed_per_filter_config:
+    envoy.filters.http.ext_authz:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
+      disabled: true
+    envoy.filters.http.ratelimit:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+      rate_limits: [{ actions: [{ generic_key: { descriptor_key: unlimited, descriptor_value: "true" } }] }]
+- match: { prefix: /late }
+  route: { cluster: application, "timeout": 1s }
+  typed_per_filter_config: &limits
+    envoy.filters.http.ratelimit:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+      rate_limits:
 RESERVES
-            - actions: &settleTokens
-                - request_headers: { header_name: x-case, descriptor_key: tokens }
-                - request_headers: { header_name: x-hold-id, descriptor_key: hold.settle }
-              hits_addend: { format: "%RESP(x-cost)%" }
-              apply_on_stream_done: true
-            - actions: *settleTokens
-              hits_addend: { number: 0 }
-              apply_on_stream_done: true
-            - actions:
-                - generic_key: { descriptor_key: slots, descriptor_value: all }
-                - request_headers: { header_name: x-hold-id, descriptor_key: hold.settle }
-              hits_addend: { number: 0 }
-              apply_on_stream_done: true
-`
-
-const holdExtAuthz = `
-  - name: envoy.filters.http.ext_authz
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
-      transport_api_version: V3
-      grpc_service: { envoy_grpc: { cluster_name: extauthz }, timeout: 0.2s }
-      encode_raw_headers: true
+        - actions: &settleTokens
+            - request_headers: { header_name: x-case, descriptor_key: tokens }
+            - request_headers: { header_name: x-hold-id, descriptor_key: hold.settle }
+          hits_addend: { format: "%RESP(x-cost)%" }
+          apply_on_stream_done: true
+        - actions: *settleTokens
+          hits_addend: { number: 0 }
+          apply_on_stream_done: true
+        - actions:
+            - generic_key: { descriptor_key: slots, descriptor_value: all }
+            - request_headers: { header_name: x-hold-id, descriptor_key: hold.settle }
+          hits_addend: { number: 0 }
+          apply_on_stream_done: true
+- match: { prefix: / }
+  route: { cluster: application, "timeout": 0s }
+  typed_per_filter_config: *limits
 `
 
 const holdReserves = `
-            - actions:
-                - request_headers: { header_name: x-case, descriptor_key: tokens }
-                - request_headers: { header_name: x-hold-id, descriptor_key: hold.reserve }
-              hits_addend: { number: 100 }
-            - actions:
-                - generic_key: { descriptor_key: slots, descriptor_value: all }
-                - request_headers: { header_name: x-hold-id, descriptor_key: hold.reserve }
+        - actions:
+            - request_headers: { header_name: x-case, descriptor_key: tokens }
+            - request_headers: { header_name: x-hold-id, descriptor_key: hold.reserve }
+          hits_addend: { number: 100 }
+        - actions:
+            - generic_key: { descriptor_key: slots, descriptor_value: all }
+            - request_headers: { header_name: x-hold-id, descriptor_key: hold.reserve }
 `
 
 // The moments at which a client leaves.
@@ -133,14 +111,11 @@ const (
 // TestHoldsEndOnce has requests end in all ways: the application streams, resets, or is too late, and clients leave at
 // each moment. Each hold ends once: it is settled with the cost that the application told, it expires, or it is undone.
 func TestHoldsEndOnce(t *testing.T) {
-	for reserves, places := range map[string]*strings.Replacer{
-		"ratelimit": strings.NewReplacer("\nEXT_AUTHZ\n", "\n", "\nRESERVES\n", holdReserves),
-		"ext_authz": strings.NewReplacer("\nEXT_AUTHZ\n", holdExtAuthz, "\nRESERVES\n", "\n"),
-	} {
+	for _, reserves := range []string{"ratelimit", "ext_authz"} {
 		for _, store := range []string{"memory", "redis"} {
 			t.Run(reserves+" reserves, "+store, func(t *testing.T) {
 				t.Parallel()
-				h := startHolds(t, reserves, places, store)
+				h := startHolds(t, reserves, store)
 				h.leaveInTheApplication()
 				h.leaveAtAnyTime()
 				h.leaveOnTheWay("the answer is on its way", h.answers.Lock, h.answers.Unlock)
@@ -175,18 +150,16 @@ type holds struct {
 	costs map[string][]int // by case, what it may be charged
 }
 
-func startHolds(t *testing.T, reserves string, places *strings.Replacer, store string) *holds {
+func startHolds(t *testing.T, reserves, store string) *holds {
 	t.Helper()
 	h := &holds{T: t, answered: "cluster.application." + reserves + ".ok", costs: map[string][]int{}}
-	rules := holdRules
+	rules, ratelimitReserves, edited := holdRules, holdReserves, without(extAuthz)
 	if reserves == "ext_authz" {
-		rules += holdPolicy
+		rules, ratelimitReserves = rules+holdPolicy, "\n"
+		edited = func(_ *testing.T, config string) string { return config }
 	}
 	root, _ := rulesDirectory(t, rules)
 	environment := []string{"RUNTIME_ROOT=" + root}
-	if reserves == "ext_authz" { // with grpc-go, stopped answers also stopped calls in a slow run; the cause is not known
-		environment = append(environment, "GRPC_TRANSPORT=native")
-	}
 	if store == "redis" {
 		h.redis = testenv.Redis(t)
 		environment = append(environment, "REDIS_URL=redis://"+h.redis.Addr, "REDIS_TIMEOUT="+longTimeout)
@@ -199,8 +172,11 @@ func startHolds(t *testing.T, reserves string, places *strings.Replacer, store s
 			return true
 		}
 	})
-	r := recipe{files: map[string]string{fragment: places.Replace(holdFragment)}}
-	envoy := testenv.Envoy(t, shortTimeout.ReplaceAllString(r.envoy(t), "${1}timeout: "+longTimeout), testenv.Ports{
+	r := recipe{files: map[string]string{
+		envoyLines: strings.Replace(holdLines, "\nRESERVES\n", ratelimitReserves, 1),
+	}}
+	config := shortTimeout.ReplaceAllString(edited(t, r.envoy(t)), "${1}timeout: "+longTimeout)
+	envoy := testenv.Envoy(t, config, testenv.Ports{
 		10000: 0, 8000: testenv.Port(t, testenv.UpstreamFunc(t, h.application)), 8081: testenv.Port(t, addr),
 	})
 	h.envoy = &proxy{EnvoyProxy: envoy, addr: envoy.Listener("ingress")}
@@ -354,7 +330,7 @@ func (h *holds) leaveAtAnyTime() {
 func (h *holds) leaveOnTheWay(name string, stop, resume func()) {
 	const n = 4
 	h.await("Envoy to end its calls", func() error { return h.wantStat("cluster.extauthz.upstream_rq_active", 0) })
-	resets := h.envoy.Stat("cluster.extauthz.upstream_rq_tx_reset")
+	resets, expired := h.envoy.Stat("cluster.extauthz.upstream_rq_tx_reset"), h.ends("expired", "slots")
 	begin := time.Now()
 	stop()
 	resume = sync.OnceFunc(resume)
@@ -372,8 +348,9 @@ func (h *holds) leaveOnTheWay(name string, stop, resume func()) {
 	h.await("Envoy to ask", func() error { return h.wantStat("cluster.extauthz.upstream_rq_active", n) })
 	if strings.Contains(name, "answer") {
 		h.await("all holds", func() error {
-			if used := h.used("slots", []string{"all"})[0]; used < n {
-				return fmt.Errorf("%d slots are held", used)
+			used := h.used("slots", []string{"all"})[0]
+			if over := h.ends("expired", "slots") - expired; used+over < n { // on a slow machine, some have expired already
+				return fmt.Errorf("%d slots are held, and %d have expired", used, over)
 			}
 			return nil
 		})

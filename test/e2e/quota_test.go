@@ -94,14 +94,14 @@ func TestQuota(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page.files[fragment] = instead("      routes:\n", `      routes:
-        - match: { prefix: /, headers: [{ name: x-other, present_match: true }] }
-          route: { cluster: application }
-          typed_per_filter_config:
-            envoy.filters.http.ext_authz:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
-              check_settings: { context_extensions: { domain: other } }
-`)(t, page.files[fragment])
+		page.files[envoyLines] = `# Here: routes
+- match: { prefix: /, headers: [{ name: x-other, present_match: true }] }
+  route: { cluster: application }
+  typed_per_filter_config:
+    envoy.filters.http.ext_authz:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
+      check_settings: { context_extensions: { domain: other } }
+`
 		running := testenv.Envoy(t, shortTimeout.ReplaceAllString(page.envoy(t), "${1}timeout: "+longTimeout),
 			testenv.Ports{10000: 0, 8000: testenv.Port(t, application(t)), 8081: s.grpcPort})
 		envoy := &proxy{EnvoyProxy: running, addr: running.Listener("ingress")}
@@ -163,7 +163,7 @@ func TestQuota(t *testing.T) {
 // TestQuotaOverHTTP reads the quota through the route of docs/ext_authz.md, beside a filter that asks over HTTP.
 func TestQuotaOverHTTP(t *testing.T) {
 	t.Parallel()
-	route := block(t, "docs/ext_authz.md", "yaml", "- match: { path: /quota }")
+	route := block(t, "docs/ext_authz.md", "yaml", "- match: {path: /quota}")
 	const indent = "                        "
 	route = indent + strings.ReplaceAll(strings.TrimSpace(route), "\n", "\n"+indent) + "\n"
 	quotaStores(t, func(t *testing.T, s *service, ann, bob [2]string) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +31,9 @@ func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	scenes := map[string]func(t *testing.T, dir string) scene{
 		"algorithms.md":                          func(*testing.T, string) scene { return scene{} },
-		"bench.md":                               benchScene,
 		"doctor.md":                              doctorScene,
 		"migration/from-envoyproxy-ratelimit.md": migrationScene,
+		"performance.md":                         benchScene,
 		"runbook.md":                             outageScene,
 		"tls.md":                                 portScene,
 	}
@@ -166,13 +165,7 @@ func portScene(t *testing.T, dir string) scene {
 	c := newCertificates(t)
 	testenv.WriteCertificate(t, c.ca.Issue(t, tlsName, time.Hour, "extauthz"), c.file("tls.crt"), c.file("tls.key"))
 	_, addresses := startPage(t, dir, c.settings()...)
-	free := func() string { return strconv.Itoa(testenv.FreePort(t)) }
-	return scene{
-		environment: []string{
-			"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "PORT=" + free(), "GRPC_PORT=" + free(), "DEBUG_PORT=" + free(),
-		},
-		addresses: append(addresses, "/certs/", c.dir+"/"),
-	}
+	return scene{addresses: append(addresses, "/certs/", c.dir+"/")}
 }
 
 // writeRules writes the rules of pages that do not show them.

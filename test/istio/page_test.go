@@ -40,8 +40,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: got\n%s\nthe page shows %s", command, got, line)
 		}
 	}
-	if requests < 4 {
-		t.Errorf("the page has %d requests, want at least 4", requests)
+	if requests < 3 {
+		t.Errorf("the page has %d requests, want at least 3", requests)
 	}
 }
 

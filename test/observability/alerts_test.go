@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v4"
@@ -68,9 +69,13 @@ func TestPromtool(t *testing.T) {
 }
 
 // TestAlerts checks that each alert has a severity, texts and a section in the runbook, and that it works in every
-// installation.
+// installation. The runbook lists the critical ones.
 func TestAlerts(t *testing.T) {
-	runbook := headings(testenv.RepoFile(t, "docs/runbook.md"))
+	page := testenv.RepoFile(t, "docs/runbook.md")
+	runbook := headings(page)
+	_, critical, _ := strings.Cut(page, "alerts are `critical` and page: ")
+	critical, _, _ = strings.Cut(critical, ".")
+	pages := strings.FieldsFunc(critical, func(r rune) bool { return !unicode.IsLetter(r) })
 	names := map[string]bool{}
 	for _, a := range alerts(t) {
 		t.Run(a.Alert, func(t *testing.T) {
@@ -80,6 +85,8 @@ func TestAlerts(t *testing.T) {
 			names[a.Alert] = true
 			if s := a.Labels["severity"]; s != "critical" && s != "warning" {
 				t.Errorf("severity %q, want critical or warning", s)
+			} else if listed := slices.Contains(pages, a.Alert); listed != (s == "critical") {
+				t.Errorf("severity %s, but docs/runbook.md lists it as critical: %t", s, listed)
 			}
 			if a.For == "" {
 				t.Error("no `for`: the alert fires after a single evaluation")

@@ -48,6 +48,7 @@ func (c *RedisCluster) start() *RedisServer {
 	return Redis(c.t, append([]string{
 		"--cluster-enabled", "yes", "--cluster-port", FreePortArg, "--repl-diskless-sync-delay", "0",
 		"--cluster-node-timeout", "60000", // a busy machine is not a fault
+		"--cluster-replica-validity-factor", "0", // a replica that was not elected at once tries again without end
 	}, c.args...)...)
 }
 

@@ -22,7 +22,7 @@ func envoySeries(ctx context.Context, s *stage) ([]*contest, error) {
 	}
 	all := &contest{name: "envoy", title: "Behind Envoy, with one worker; CPU is that of Envoy"}
 	p := s.plan("", loadgen.Get("/", "x-user"))
-	empty := group{name: "empty handler", services: []service{{server: c.empty}}}
+	empty := group{name: "empty handler", services: []service{{c.empty, new(scene)}}} // of no build
 	for _, g := range []group{empty, c.memory, c.shared} {
 		g.redis = "" // it is not measured
 		for i, one := range g.services {

@@ -22,8 +22,7 @@ type series struct {
 }
 
 var allSeries = []series{
-	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"lease", leaseSeries},
-	{"growth", growthSeries}, {"peer", peerSeries},
+	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"growth", growthSeries}, {"peer", peerSeries},
 }
 
 func seriesNames() string {

@@ -72,8 +72,8 @@ func (c *cast) checks() *contest {
 	}
 	add("empty handler", c.empty.address, nil)
 	for _, s := range c.memory.services {
-		add("API key, one bucket"+s.name, s.address, map[string]string{"x-api-key": s.scene.apiKey})
-		add("JWT, verified before, one bucket"+s.name, s.address,
+		add("API key, one bucket"+s.scene.suffix, s.address, map[string]string{"x-api-key": s.scene.apiKey})
+		add("JWT, verified before, one bucket"+s.scene.suffix, s.address,
 			map[string]string{"authorization": "Bearer " + s.scene.token})
 	}
 	return all
@@ -87,7 +87,7 @@ func lowSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	}
 	p := s.plan("", limit("user"))
 	var all []*contest
-	for _, p.Rate = range []int{5000, 2000} {
+	for _, p.Rate = range []int{20_000, 5000, 2000} {
 		title := loadgen.Thousands(p.Rate) + " requests/s, at fixed times"
 		one := c.contest(fmt.Sprint("rate-", p.Rate), title, p, c.memory, c.shared)
 		one.fixedRate = true

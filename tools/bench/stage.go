@@ -25,9 +25,6 @@ type stage struct {
 // ofBase is the suffix of the names of the rows of the base.
 const ofBase = ", base"
 
-// transports are the values of GRPC_TRANSPORT.
-var transports = []string{"grpc-go", "native"}
-
 // start builds the service and starts Redis.
 func (s *stage) start(ctx context.Context) error {
 	binary := filepath.Join(s.dir, "extauthz")
@@ -84,8 +81,6 @@ func (s *stage) empty(ctx context.Context, env ...string) (*server, error) {
 type service struct {
 	*server
 	scene *scene
-	// name has the transport and the build.
-	name string
 }
 
 // group is running services with the same settings, and their Redis, "" for none.
@@ -94,20 +89,18 @@ type group struct {
 	services    []service
 }
 
-// services starts every build with every transport.
+// services starts every build.
 func (s *stage) services(ctx context.Context, name, redis string, env ...string) (group, error) {
 	g := group{name: name, redis: redis}
 	if redis != "" {
 		env = append(env, "REDIS_URL="+redis, "REDIS_TIMEOUT=1s")
 	}
 	for _, b := range s.scenes {
-		for _, transport := range transports {
-			one, err := s.startService(ctx, b.binary, append(b.env(env...), "GRPC_TRANSPORT="+transport))
-			if err != nil {
-				return g, err
-			}
-			g.services = append(g.services, service{one, b, ", " + transport + b.suffix})
+		one, err := s.startService(ctx, b.binary, b.env(env...))
+		if err != nil {
+			return g, err
 		}
+		g.services = append(g.services, service{one, b})
 	}
 	return g, nil
 }
@@ -116,7 +109,7 @@ func (s *stage) services(ctx context.Context, name, redis string, env ...string)
 func (g group) rows(p loadgen.Plan) (rows []*row) {
 	for _, s := range g.services {
 		p.Address, p.Redis = s.address, g.redis
-		rows = append(rows, &row{name: g.name + s.name, measure: load(p)})
+		rows = append(rows, &row{name: g.name + s.scene.suffix, measure: load(p)})
 	}
 	return rows
 }

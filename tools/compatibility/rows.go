@@ -3,7 +3,7 @@ package compatibility
 // Row is the first column of a row of a table in docs.
 type Row string
 
-// The rows of docs/compatibility.md that commands refer to.
+// The rows of docs/reference/compatibility.md that commands refer to.
 const (
 	Algorithm    Row = "1. a rule without an algorithm"
 	Denied       Row = "2. a denied request"
@@ -40,7 +40,7 @@ type Page struct {
 // Pages returns all pages.
 func Pages() []Page {
 	return []Page{
-		{"docs/compatibility.md", []Row{
+		{"docs/reference/compatibility.md", []Row{
 			Algorithm, Denied, Peek, Wildcards, RequestLimit, Undecided, Remaining, Reset, Headers, DebugHost, RedisDelay,
 		}},
 		{"docs/migration/from-spring-cloud-gateway.md", []Row{

@@ -44,7 +44,7 @@ func (s *session) handleOther(raw []byte) error {
 			s.window += int64(f.Increment)
 		}
 	case *http2.RSTStreamFrame:
-		if r := s.requests.at(f.StreamID); r != nil {
+		if r := s.requests[f.StreamID]; r != nil {
 			s.fail(r, reset(f.ErrCode))
 		}
 	case *http2.PingFrame:
@@ -61,7 +61,7 @@ func (s *session) handleOther(raw []byte) error {
 
 // find returns a request, or one that nothing reads if the stream has ended: its header block still changes the table.
 func (s *session) find(id uint32) *request {
-	if r := s.requests.at(id); r != nil {
+	if r := s.requests[id]; r != nil {
 		return r
 	}
 	return &request{}
@@ -85,7 +85,7 @@ func (s *session) headers(fragment []byte, complete, ends bool) error {
 	}
 	s.of.hear(m)
 	s.header = s.header[:0]
-	if ends && s.requests.at(s.of.id) == s.of {
+	if ends && s.requests[s.of.id] == s.of {
 		s.finish(s.of)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (s *session) data(stream uint32, part []byte, length int, ends bool) {
 		_ = s.framer.WriteWindowUpdate(0, uint32(s.received)) // to a buffer
 		s.received = 0
 	}
-	r := s.requests.at(stream)
+	r := s.requests[stream]
 	if r == nil {
 		return
 	}
@@ -142,9 +142,9 @@ func (s *session) settings(f *http2.SettingsFrame) error {
 // goAway fails the requests that the server has not processed. The others are awaited, and no new ones begin.
 func (s *session) goAway(f *http2.GoAwayFrame) {
 	s.leaving = true
-	s.requests.all(func(r *request) {
+	for _, r := range s.requests {
 		if r.id > f.LastStreamID {
 			s.fail(r, unavailable(fmt.Sprintf("GOAWAY %v: the server did not process the request", f.ErrCode)))
 		}
-	})
+	}
 }

@@ -136,32 +136,3 @@ func TestMeanings(t *testing.T) {
 		t.Error("no error for an index beyond the table")
 	}
 }
-
-// TestFlights checks that requests are found by their streams, also those whose place in the ring was needed again.
-func TestFlights(t *testing.T) {
-	t.Parallel()
-	f := newFlights(4)
-	flying := map[uint32]*request{}
-	for id := uint32(1); id < 1000; id += 2 {
-		r := &request{id: id}
-		f.add(r)
-		flying[id] = r
-		if id%50 != 1 { // every 25th stays
-			f.remove(r)
-			delete(flying, id)
-		}
-		for id := range id + 2 {
-			if f.at(id) != flying[id] {
-				t.Fatalf("stream %d: %v, want %v", id, f.at(id), flying[id])
-			}
-		}
-	}
-	found := 0
-	f.all(func(r *request) {
-		found++
-		f.remove(r)
-	})
-	if found != len(flying) || f.count != 0 || len(f.late) != 0 {
-		t.Errorf("%d requests, %d left, want %d", found, f.count, len(flying))
-	}
-}

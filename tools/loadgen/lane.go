@@ -18,7 +18,6 @@ type lane struct {
 	index int
 	most  int    // requests in flight
 	seed  uint64 // of its keys and headers
-	tally *tally
 
 	mu       sync.Mutex // held by the reader, except while it waits for answers
 	session  *session   // nil while there is no connection
@@ -59,10 +58,10 @@ func (l *lane) withKey() []byte {
 	return l.message
 }
 
-// settle hands the answers since the last call to the tally, which lanes share.
+// settle hands the answers since the last call to the tally.
 func (l *lane) settle() {
 	if len(l.batch) > 0 {
-		l.tally.add(l.batch)
+		l.m.tally.add(l.batch)
 		l.batch = l.batch[:0]
 	}
 }
@@ -88,7 +87,7 @@ func (l *lane) tend() (idle bool) {
 	}
 	l.session.expire()
 	l.session.push()
-	return l.spent(l.now) && l.session.requests.count == 0
+	return l.spent(l.now) && len(l.session.requests) == 0
 }
 
 // stop closes the connection.
@@ -119,7 +118,9 @@ func (l *lane) keep(ctx context.Context, s *session) {
 		l.settle()
 		_ = s.conn.Close() // the error is that of step
 		if ctx.Err() == nil {
-			s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", err))) })
+			for _, r := range s.requests {
+				s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", err)))
+			}
 		}
 		worked := s.answered
 		l.mu.Unlock()
@@ -127,9 +128,9 @@ func (l *lane) keep(ctx context.Context, s *session) {
 			if !worked && !sleep(ctx, pause) {
 				return
 			}
-			l.tally.reconnect()
+			l.m.tally.reconnect()
 			if s, err = l.open(ctx); err != nil && ctx.Err() == nil {
-				l.tally.fail(unavailable(err.Error()))
+				l.m.tally.fail(unavailable(err.Error()))
 			}
 		}
 		if s == nil {

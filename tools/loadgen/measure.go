@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,12 +71,12 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 
 // measurement is a plan that is being carried out.
 type measurement struct {
-	plan    Plan
-	lanes   []*lane
-	tallies []*tally
-	first   []*session // of each lane
-	began   time.Time
-	ended   atomic.Int64 // time.Duration; no request begins afterwards
+	plan  Plan
+	lanes []*lane
+	tally *tally
+	first []*session // of each lane
+	began time.Time
+	ended atomic.Int64 // time.Duration; no request begins afterwards
 }
 
 func (m *measurement) clock() time.Duration { return time.Since(m.began) }
@@ -85,14 +84,11 @@ func (m *measurement) clock() time.Duration { return time.Since(m.began) }
 func (m *measurement) end() time.Duration { return time.Duration(m.ended.Load()) }
 
 func newMeasurement(p Plan) *measurement {
-	m := &measurement{plan: p, began: time.Now()}
-	for range min(p.Connections, 2*runtime.GOMAXPROCS(0)) {
-		m.tallies = append(m.tallies, newTally())
-	}
+	m := &measurement{plan: p, tally: newTally(), began: time.Now()}
 	for i := range p.Connections {
 		l := &lane{
-			m: m, index: i, most: p.share(p.InFlight, i), seed: rand.Uint64(), tally: m.tallies[i%len(m.tallies)],
-			budget: math.MaxInt64, message: bytes.Clone(p.Message.bytes), places: p.Message.places,
+			m: m, index: i, most: p.share(p.InFlight, i), seed: rand.Uint64(), budget: math.MaxInt64,
+			message: bytes.Clone(p.Message.bytes), places: p.Message.places,
 		}
 		if p.Count > 0 {
 			l.budget = int64(p.share(p.Count, i))
@@ -175,11 +171,7 @@ func (m *measurement) reporter() func() {
 			return
 		}
 		p := Progress{Passed: now}
-		for _, t := range m.tallies {
-			answers, failed := t.counts()
-			p.Answers += answers
-			p.Errors += failed
-		}
+		p.Answers, p.Errors = m.tally.counts()
 		p.AnswersPerSecond = float64(p.Answers-last.Answers) / (now - last.Passed).Seconds()
 		m.plan.Progress(p)
 		last = p

@@ -84,10 +84,7 @@ func (r *Result) Total() int64 { return r.Answers + r.Errors }
 
 // result sums up a measurement that has ended.
 func (m *measurement) result() *Result {
-	all := newTally()
-	for _, t := range m.tallies {
-		all.merge(t)
-	}
+	all := m.tally
 	r := &Result{
 		Connections: m.plan.Connections, InFlight: m.plan.InFlight, Rate: m.plan.Rate,
 		Keys: m.plan.Keys.String(), Client: m.plan.Client,

@@ -41,9 +41,9 @@ type session struct {
 	open     bool     // the header block is not complete; only CONTINUATION may follow
 	of       *request // the request that header is the answer to
 
-	requests flights
-	free     []*request // to be used again
-	unsent   []*request // in out
+	requests map[uint32]*request // in flight, by their streams
+	free     []*request          // to be used again
+	unsent   []*request          // in out
 	nextID   uint32
 
 	// most is how many requests may be in flight, by the plan and the server.
@@ -62,7 +62,7 @@ type session struct {
 // newSession writes what begins a connection, with the settings of Envoy 1.40.
 func newSession(l *lane, conn net.Conn) *session {
 	s := &session{
-		lane: l, conn: conn, requests: newFlights(l.most), nextID: 1, meanings: newMeanings(),
+		lane: l, conn: conn, requests: map[uint32]*request{}, nextID: 1, meanings: newMeanings(),
 		most: l.most, window: defaultWindow, streamWindow: defaultWindow,
 	}
 	s.blocks = newBlocks(&l.m.plan, l)
@@ -99,7 +99,7 @@ func (s *session) receive() error {
 		return err
 	}
 	s.lane.settle()
-	if s.leaving && s.requests.count == 0 {
+	if s.leaving && len(s.requests) == 0 {
 		return errLeft
 	}
 	room := s.in.room()
@@ -116,7 +116,7 @@ func (s *session) receive() error {
 
 // fill begins as many requests as are due and may be in flight.
 func (s *session) fill() {
-	for s.settled && !s.leaving && s.requests.count < s.most && s.window >= int64(len(s.lane.message)) {
+	for s.settled && !s.leaving && len(s.requests) < s.most && s.window >= int64(len(s.lane.message)) {
 		due, ok := s.lane.next()
 		if !ok {
 			return
@@ -134,7 +134,7 @@ func (s *session) begin(due time.Duration) {
 		r = new(request)
 	}
 	*r = request{due: due, id: s.nextID, meaning: meaning{status: noStatus}, message: r.message[:0]}
-	s.requests.add(r)
+	s.requests[r.id] = r
 	s.unsent = append(s.unsent, r)
 	flags := http2.FlagHeadersEndHeaders
 	withoutBody := s.lane.m.plan.Message.keyHeader != ""
@@ -188,19 +188,19 @@ func (s *session) push() {
 
 // expire gives up requests that wait longer than the plan's timeout.
 func (s *session) expire() {
-	s.requests.all(func(r *request) {
+	for _, r := range s.requests {
 		if s.lane.now-r.sent > s.lane.m.plan.Timeout && r.sent > 0 {
 			_ = s.framer.WriteRSTStream(r.id, http2.ErrCodeCancel) // to a buffer
 			s.fail(r, failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", s.lane.m.plan.Timeout)})
 		}
-	})
+	}
 }
 
 // fail ends a request without an answer. The request is not used again, because a part of its headers may still come.
 func (s *session) fail(r *request, f failure) {
-	s.lane.tally.fail(f)
+	s.lane.m.tally.fail(f)
 	s.lane.lastDone = s.lane.now
-	s.requests.remove(r)
+	delete(s.requests, r.id)
 }
 
 // finish ends a request whose answer is complete.
@@ -216,6 +216,6 @@ func (s *session) finish(r *request) {
 	l := s.lane
 	l.batch = append(l.batch, outcome{l.now - r.due, r.allowed, l.now <= l.m.end()})
 	l.lastDone = l.now
-	s.requests.remove(r)
+	delete(s.requests, r.id)
 	s.free = append(s.free, r)
 }

@@ -14,7 +14,7 @@ type outcome struct {
 	inTime  bool // before the end of the plan's duration
 }
 
-// tally counts the answers of some lanes.
+// tally counts the answers of all lanes.
 type tally struct {
 	mu              sync.Mutex
 	latency         *hdrhistogram.Histogram // ns
@@ -74,21 +74,4 @@ func (t *tally) counts() (answers, failed int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.allowed + t.denied, t.failed
-}
-
-// merge adds another tally, which is not in use any more.
-func (t *tally) merge(other *tally) {
-	t.latency.Merge(other.latency)
-	t.allowed += other.allowed
-	t.denied += other.denied
-	t.inTime += other.inTime
-	t.failed += other.failed
-	t.reconnects += other.reconnects
-	for status, f := range other.failures {
-		if known := t.failures[status]; known != nil {
-			known.Count += f.Count
-		} else {
-			t.failures[status] = f
-		}
-	}
 }

@@ -27,7 +27,7 @@ type RatelimitOptions struct {
 
 // Change is something that differs from envoyproxy/ratelimit, with the same rules and settings.
 type Change struct {
-	// Row is the row of docs/compatibility.md.
+	// Row is the row of docs/reference/compatibility.md.
 	Row compatibility.Row `json:"row"`
 	// Here is what it is from now on.
 	Here string `json:"here"`

@@ -2,60 +2,56 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/extauthz/extauthz/tools/bench/figures"
 	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
-// performance draws the tables of the closed loops as bars: requests per second, and CPU time of the server.
+// measures are the rows of the picture: a table, what is compared, its unit, and what is better.
+var measures = []struct {
+	table, title, unit, better string
+	value                      func(figures.Row) (_ figures.Spread, ratio float64)
+}{
+	{"peer-one", "Throughput, 1 descriptor", " requests/s", "more is better →", throughput},
+	{"peer-ten", "Throughput, 10 descriptors", " requests/s", "more is better →", throughput},
+	{"peer-rate", "CPU of the service at 2,000 requests/s", " µs a request", "← less is better",
+		func(r figures.Row) (figures.Spread, float64) { return r.CPU, r.CPURatio }},
+	{"peer-rate", "CPU of Redis at 2,000 requests/s", " µs a request", "← less is better",
+		func(r figures.Row) (figures.Spread, float64) { return r.RedisCPU, r.RedisCPURatio }},
+}
+
+func throughput(r figures.Row) (figures.Spread, float64) { return r.PerSecond, r.PerSecondRatio }
+
+// performance draws the service beside envoyproxy/ratelimit, whose bars all have the length 1.
 func performance(report figures.Report) string {
-	const (
-		labels, rateX, cpuX, wide = 20.0, 270.0, 560.0, 150.0
-		firstTable, line, gap     = 84.0, 20.0, 34.0
-	)
-	tables := report.Tables("main", "memory", "redis", "ten", "hot", "check")
-	height, mostRate, mostCPU := firstTable, 1.0, 1.0
-	description := "Medians."
-	for _, t := range tables {
-		height += gap + line*float64(len(t.Rows))
-		for _, r := range t.Rows {
-			mostRate, mostCPU = max(mostRate, r.PerSecond.Median), max(mostCPU, r.CPU.Median)
-			description += fmt.Sprintf(" %s, %s: %.0f requests/s, %.3g µs.", t.Title, r.Name, r.PerSecond.Median, r.CPU.Median)
-		}
-	}
-	s := newSVG(int(height)+10, "Requests per second, and CPU time of each", description)
-	s.text(labels, 32, "title", "Requests per second, and CPU time of each")
-	s.text(labels, 54, "dim", "Medians of make bench. The load, the servers and Redis share the machine.")
-	s.text(rateX, firstTable-8, "small dim", "requests/s")
-	s.text(cpuX, firstTable-8, "small dim", "CPU of the server, µs a request")
-	y := firstTable
-	for _, t := range tables {
-		s.text(labels, y+14, "name", t.Title)
-		y += 24
-		for _, r := range t.Rows {
-			s.text(labels, y+13, "small", cut(r.Name, 40))
-			s.bar(rateX, y+3, wide*r.PerSecond.Median/mostRate, loadgen.Thousands(r.PerSecond.Median))
-			if r.CPU.Median > 0 {
-				s.bar(cpuX, y+3, wide*r.CPU.Median/mostCPU, fmt.Sprintf("%.3g", r.CPU.Median))
+	const left, one, top, high = 20.0, 96.0, 104.0, 84.0
+	const title, peer, ours = "Beside envoyproxy/ratelimit", 0, 1 // rows of the tables
+	s, description := &svg{}, "Medians of make bench-peers."
+	for i, m := range measures {
+		t := report.Tables("peer", m.table)[0]
+		y := top + high*float64(i)
+		s.text(left, y, "name", m.title)
+		s.text(width-left, y, "dim end", m.better)
+		description += fmt.Sprintf(" %s, %s:", m.title, m.better)
+		for k, class := range []string{peer: "base", ours: "bar"} {
+			v, ratio := m.value(t.Rows[k])
+			text := loadgen.Thousands(v.Median) + m.unit
+			description += " " + t.Rows[k].Name + " " + text + "."
+			if k == ours {
+				text = fmt.Sprintf("%.1f × (%s)", ratio, text)
 			}
-			y += line
+			s.bar(left, y+10+24*float64(k), one*ratio, class, text)
 		}
-		y += gap - 24
 	}
-	return s.String()
+	all := newSVG(int(top+high*float64(len(measures)))-4, title, description)
+	all.text(left, 32, "title", title)
+	all.bar(left, 46, 20, "base", "envoyproxy/ratelimit, which is 1")
+	all.bar(left+270, 46, 20, "bar", "extauthz, token bucket, in Redis")
+	return all.b.String() + s.String()
 }
 
-// bar draws a horizontal bar with its value at the end.
-func (s *svg) bar(x, y, length float64, value string) {
-	s.printf(`<rect class="bar" x="%s" y="%s" width="%s" height="12" rx="2"/>`, num(x), num(y), num(max(length, 1)))
-	s.text(x+length+6, y+10, "small", value)
-}
-
-// cut shortens a name to n letters.
-func cut(name string, n int) string {
-	if letters := []rune(name); len(letters) > n {
-		return strings.TrimSpace(string(letters[:n-1])) + "…"
-	}
-	return name
+// bar draws a horizontal bar with a text at its end.
+func (s *svg) bar(x, y, length float64, class, text string) {
+	s.printf(`<rect class="%s" x="%s" y="%s" width="%s" height="18" rx="2"/>`, class, num(x), num(y), num(length))
+	s.text(x+length+8, y+14, "", text)
 }

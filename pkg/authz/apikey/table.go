@@ -44,30 +44,6 @@ func (s *Source) Restore(records []Record) {
 	s.table.Store(next)
 }
 
-// Update adds records, or replaces those with the same ids, for every Check that begins later. The other records stay.
-// It also takes older records. Calls must overlap neither each other nor those of Replace.
-func (s *Source) Update(records []Record) {
-	last := s.load()
-	next := &table{strong: maps.Clone(last.strong), weak: maps.Clone(last.weak), ids: maps.Clone(last.ids),
-		entries: slices.Clone(last.entries), newest: last.newest}
-	b := newBuilder()
-	for i := range records {
-		r := &records[i]
-		if old := next.find(r.ID); old != nil {
-			if next.ids[old.hash] == r.ID {
-				delete(next.ids, old.hash)
-			}
-			*old = b.entry(r)
-			if old.weak {
-				next.ids[old.hash] = r.ID
-			}
-			continue
-		}
-		next.add(r.ID, b.entry(r))
-	}
-	s.table.Store(next)
-}
-
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 

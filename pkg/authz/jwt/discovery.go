@@ -88,6 +88,10 @@ func (c *Credential) checkIssuer(m *ratelimit.Mistakes, path string) {
 	if c.JWKSURL != nil || c.JWKSFile != nil {
 		return
 	}
+	if strings.HasSuffix(issuer, wellKnown) {
+		m.At(path).Fail("the issuer is written as the URL of its discovery document", "write the `issuer` of that document")
+		return
+	}
 	if err != nil || !isSecure(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		m.At(path).Fail("the keys of the issuer "+suggest.Quoted(issuer)+" cannot be discovered",
 			"want a URL such as `https://idp.example`; http is for loopback only",

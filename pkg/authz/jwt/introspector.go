@@ -175,13 +175,19 @@ func (i *Introspector) ask(c *Opaque, key cacheKey, token string, one *call) (ki
 	return "active"
 }
 
-// send asks the issuer about a token. The answer is nil if the token is not active.
-func (i *Introspector) send(c *Opaque, token string) (answer map[string]any, err error) {
+// Secret reads the secret of this service at the issuer.
+func (c *Opaque) Secret() ([]byte, error) {
 	secret, _, err := poll.Read(text(c.ClientSecretFile), maxSecret)
 	secret = bytes.TrimRight(secret, "\r\n")
 	if err == nil && (len(secret) == 0 || len(secret) > maxSecret) {
 		err = fmt.Errorf("%s: want a secret of 1 to %d bytes", text(c.ClientSecretFile), maxSecret)
 	}
+	return secret, err
+}
+
+// send asks the issuer about a token. The answer is nil if the token is not active.
+func (i *Introspector) send(c *Opaque, token string) (answer map[string]any, err error) {
+	secret, err := c.Secret()
 	if err != nil {
 		return nil, err
 	}
@@ -204,10 +210,11 @@ func (i *Introspector) send(c *Opaque, token string) (answer map[string]any, err
 	if err != nil {
 		return nil, err
 	}
+	if len(content) > maxAnswer {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
 	answer, ok := parseClaims(content)
 	switch active, isBool := answer["active"].(bool); {
-	case len(content) > maxAnswer:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	case !ok || !isBool:
 		return nil, errors.New("the answer is not a JSON object with the boolean `active`")
 	case !active:

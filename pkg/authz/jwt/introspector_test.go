@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// introspection is a server that answers about tokens.
+// introspection is a server that answers about tokens. It wants the secret in the body at /post, else in the header.
 type introspection struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -32,16 +33,17 @@ func newIntrospection(t *testing.T) *introspection {
 	t.Helper()
 	i := &introspection{answers: map[string]string{}}
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := r.PostFormValue("token")
 		id, secret, _ := r.BasicAuth()
-		if id == "" {
-			id, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
+		got := [5]any{r.Method, id, secret, r.PostForm["client_id"], r.PostForm["client_secret"]}
+		want := [5]any{http.MethodPost, "ext+authz", "s%3Acret%2F", []string(nil), []string(nil)} // RFC 6749, 2.3.1
+		if r.URL.Path == "/post" {
+			want = [5]any{http.MethodPost, "", "", []string{"ext authz"}, []string{"s:cret/"}}
 		}
-		if r.Method != http.MethodPost || id != "ext+authz" && id != "ext authz" ||
-			secret != "s%3Acret%2F" && secret != "s:cret/" {
+		if !reflect.DeepEqual(got, want) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		token := r.PostFormValue("token")
 		i.mu.Lock()
 		i.asked = append(i.asked, token)
 		answer, hold := i.answers[token], i.hold
@@ -95,7 +97,7 @@ func openIntrospector(t *testing.T, cfg jwt.Config) *jwt.Introspector {
 // TestIntrospection judges answers of an issuer, as RFC 7662 has them, by the settings.
 func TestIntrospection(t *testing.T) {
 	c, server := &clock{}, newIntrospection(t)
-	i := openIntrospector(t, jwt.Config{Now: c.now})
+	i, post := openIntrospector(t, jwt.Config{Now: c.now}), server.URL+"/post"
 	full := claims{
 		"client_id": "l238j323ds-23ij4", "username": "jdoe", "scope": "read write dolphin", "sub": "ann",
 		"aud": []string{"https://protected.example.net/resource", audience}, "iss": "https://server.example.com/",
@@ -108,8 +110,12 @@ func TestIntrospection(t *testing.T) {
 		want   string
 	}{
 		{"the example of RFC 7662", nil, nil, "owner ann"},
-		{"by post", func(o *jwt.Opaque) { o.ClientAuth = new("post") }, nil, "owner ann"},
+		{"by post", func(o *jwt.Opaque) { o.ClientAuth, o.IntrospectionURL = new("post"), &post }, nil, "owner ann"},
 		{"by basic", func(o *jwt.Opaque) { o.ClientAuth = new("basic") }, nil, "owner ann"},
+		{"by post, where it is not accepted", func(o *jwt.Opaque) { o.ClientAuth = new("post") }, nil,
+			"unavailable: no_answer"},
+		{"by basic, where it is not accepted", func(o *jwt.Opaque) { o.IntrospectionURL = &post }, nil,
+			"unavailable: no_answer"},
 		{"no file of the secret", func(o *jwt.Opaque) { o.ClientSecretFile = new("absent") }, nil, "unavailable: no_answer"},
 		{"a wrong client", func(o *jwt.Opaque) { o.ClientID = new("x") }, nil, "unavailable: no_answer"},
 		{"the issuer", func(o *jwt.Opaque) { o.Issuer = new("https://server.example.com/") }, nil, "owner ann"},
@@ -129,6 +135,12 @@ func TestIntrospection(t *testing.T) {
 		{"active twice", nil, claims{"raw": `{"active":true,"sub":"ann","active":true}`}, "unavailable: no_answer"},
 		{"too long", nil, claims{"raw": `{"active":true,"sub":"ann"` + strings.Repeat(" ", 64<<10) + "}"},
 			"unavailable: no_answer"},
+		{"nested", nil, claims{"raw": `{"active":true,"sub":"ann","a":` + strings.Repeat("[", 20_000) +
+			strings.Repeat("]", 20_000) + "}"}, "unavailable: no_answer"},
+		{"an access token, by its type", nil, claims{"typ": "Bearer", "token_use": "access_token"}, "owner ann"},
+		{"a refresh token of Keycloak", nil, claims{"typ": "Refresh"}, "invalid: type"},
+		{"an offline token of Keycloak", nil, claims{"typ": "Offline"}, "invalid: type"},
+		{"a refresh token of Hydra", nil, claims{"token_use": "refresh_token"}, "invalid: type"},
 		{"inactive", nil, claims{"raw": `{"active":false,"sub":"ann"}`}, "invalid: inactive"},
 	} {
 		settings, token, answer := server.settings(t), fmt.Sprintf("t&=+ %d", n), claims{}

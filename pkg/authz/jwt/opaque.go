@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -91,6 +92,14 @@ func (c *Opaque) claims() *Credential {
 func (c *Opaque) judge(answer map[string]any, now time.Time) (id credential.Identity, err error) {
 	if c.Issuer != nil && answer["iss"] != *c.Issuer {
 		return id, credential.Invalid("issuer")
+	}
+	// Keycloak and Hydra also call a refresh token active, and name its type.
+	for _, member := range []string{"typ", "token_use"} {
+		use, _ := answer[member].(string)
+		switch strings.TrimSuffix(strings.ToLower(use), "_token") {
+		case "refresh", "offline", "id":
+			return id, credential.Invalid("type")
+		}
 	}
 	accepted := func(a string) bool { return slices.Contains(c.Audiences, a) }
 	if c.Audiences != nil && !slices.ContainsFunc(listOf(answer["aud"]), accepted) {

@@ -113,14 +113,14 @@ func forAccess(use string) bool {
 
 // parseClaims reads a JSON object. A number becomes an int64 if it fits, else a float64.
 func parseClaims(text []byte) (map[string]any, bool) {
-	// This reader refuses duplicate members: the upstream might read the other one.
-	if !utf8.Valid(text) || json.Unmarshal(text, new(any)) != nil {
-		return nil, false
-	}
 	decoder := stdjson.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // so that no digit of an account number is lost
 	var claims map[string]any
-	if decoder.Decode(&claims) != nil || claims == nil {
+	if !utf8.Valid(text) || decoder.Decode(&claims) != nil || claims == nil { // also if it is nested deeply
+		return nil, false
+	}
+	// This reader does not bound nesting. It refuses duplicate members: the upstream might read the other one.
+	if json.Unmarshal(text, new(any)) != nil {
 		return nil, false
 	}
 	for name, value := range claims {

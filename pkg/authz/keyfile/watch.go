@@ -2,7 +2,6 @@ package keyfile
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -26,11 +25,9 @@ type Watcher struct {
 	taken    string // the generation that take reported last
 	older    bool   // whether taken was refused as an older copy
 
-	// Of the file of the active keys: its place, its version, and hash and length of the text before its end mark.
+	// place and version are those of the file of the active keys.
 	place   string
 	version int64
-	hash    [sha256.Size]byte
-	body    int
 }
 
 // Update is what a Watcher found when the file had changed.
@@ -82,26 +79,19 @@ func (w *Watcher) take(f *poll.File, requested bool) (u Update, isNew bool) {
 
 // activate makes the keys of the file the active ones. An older copy needs confirmation.
 func (w *Watcher) activate(f *poll.File, confirmed bool) error {
-	end := findEnd(f.Content)
-	if added, ok := w.added(f.Content, end); ok {
-		w.source.Update(added.records)
-		w.version = max(w.version, added.version)
-	} else {
-		c, err := parse(w.path, f.Content)
-		if err != nil {
-			return err
-		}
-		if what := w.isOlder(c); what != "" && f.Place == w.place && !confirmed {
-			w.older = true
-			return fmt.Errorf("%s: this is an older copy: %s\n"+
-				"      = restore the newer file: in the older one, a revoked key can be valid\n"+
-				"      = to take the older one, send SIGHUP after it has been unchanged for %s",
-				w.path, what, QuietPeriod)
-		}
-		w.source.Restore(c.records)
-		w.version = c.version
+	c, err := parse(w.path, f.Content)
+	if err != nil {
+		return err
 	}
-	w.place, w.body, w.hash = f.Place, end, sha256.Sum256(f.Content[:end])
+	if what := w.isOlder(c); what != "" && f.Place == w.place && !confirmed {
+		w.older = true
+		return fmt.Errorf("%s: this is an older copy: %s\n"+
+			"      = restore the newer file: in the older one, a revoked key can be valid\n"+
+			"      = to take the older one, send SIGHUP after it has been unchanged for %s",
+			w.path, what, QuietPeriod)
+	}
+	w.source.Restore(c.records)
+	w.place, w.version = f.Place, c.version
 	return nil
 }
 
@@ -115,17 +105,6 @@ func (w *Watcher) isOlder(c *contents) string {
 		return fmt.Sprintf("key %q is from %s, and the active one is from %s", r.ID, when(r.Version), when(active))
 	}
 	return ""
-}
-
-// added returns the records of the lines that were appended to the file of the active keys. ok is false if the whole
-// file has to be read. That is so if the file does not begin with the text of that one. It is also so if a line has a
-// mistake, because its message needs the line number, or a weak key, which must be unique in the file.
-func (w *Watcher) added(text []byte, end int) (c *contents, ok bool) {
-	if w.place == "" || end < w.body || sha256.Sum256(text[:w.body]) != w.hash {
-		return nil, false
-	}
-	c, err := parseLines(w.path, text[w.body:end])
-	return c, err == nil && len(c.weak) == 0
 }
 
 // when returns a version as a time.

@@ -222,6 +222,19 @@ func TestChangedOlderCopyIsRefused(t *testing.T) {
 	})
 }
 
+// TestOlderLineIsRefused: the line of a key from before it was revoked is put at the end again.
+func TestOlderLineIsRefused(t *testing.T) {
+	path := newFile(t)
+	line, _, _ := strings.Cut(content(t, path), "\n")
+	change(t, Change(path, "aaaaaaaa", revoke))
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, path)
+		write(t, path, strings.Replace(content(t, path), endMark, line+"\n"+endMark, 1))
+		w.wants("an older line", time.Minute, `this is an older copy: key "aaaaaaaa" is from 2`)
+		w.has("an older line", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
+	})
+}
+
 // TestSecretIsTrusted: a Kubernetes Secret is replaced in one step, so its owner intended an older state.
 func TestSecretIsTrusted(t *testing.T) {
 	path := newFile(t)

@@ -70,21 +70,7 @@ func (m *Message) Reset() {
 // message is an error, because a filter with failure_mode_allow allows a request if the call fails.
 func (m *Message) Unmarshal(msg string) error {
 	m.metadata.message = msg
-	return each(msg, checkAttributes, m.attributes)
-}
-
-// each calls read with each field of a message that has the tag.
-func each(msg string, tag uint64, read func(text string) error) error {
-	r := wire.Read(msg)
-	for r.Next() {
-		if r.Tag != tag {
-			continue
-		}
-		if err := read(r.Text); err != nil {
-			return err
-		}
-	}
-	return r.Err()
+	return wire.Each(msg, checkAttributes, m.attributes)
 }
 
 func (m *Message) attributes(msg string) error {
@@ -95,7 +81,7 @@ func (m *Message) attributes(msg string) error {
 		case attributesSource:
 			err = m.source(r.Text)
 		case attributesRequest:
-			err = each(r.Text, requestHTTP, m.http)
+			err = wire.Each(r.Text, requestHTTP, m.http)
 		case attributesExtensions:
 			err = m.extension(r.Text)
 		case attributesMetadata:
@@ -166,7 +152,7 @@ func (m *Message) http(msg string) error {
 			}
 			m.addHeader(key, value)
 		case httpHeaderMap: // sent instead of headers with encode_raw_headers
-			if err := each(r.Text, headerMapHeaders, m.rawHeader); err != nil {
+			if err := wire.Each(r.Text, headerMapHeaders, m.rawHeader); err != nil {
 				return err
 			}
 		}

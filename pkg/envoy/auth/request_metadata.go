@@ -7,9 +7,9 @@ type requestMetadata struct{ message string }
 
 // filters calls read with each entry of filter_metadata, the map from namespaces to google.protobuf.Struct.
 func (m *requestMetadata) filters(read func(entry string) error) error {
-	return each(m.message, checkAttributes, func(attributes string) error {
-		return each(attributes, attributesMetadata, func(metadata string) error {
-			return each(metadata, metadataFilters, read)
+	return wire.Each(m.message, checkAttributes, func(attributes string) error {
+		return wire.Each(attributes, attributesMetadata, func(metadata string) error {
+			return wire.Each(metadata, metadataFilters, read)
 		})
 	})
 }
@@ -18,7 +18,7 @@ func (m *requestMetadata) filters(read func(entry string) error) error {
 func (m *requestMetadata) Fits() bool {
 	values := 0
 	err := m.filters(func(entry string) error {
-		return each(entry, filterFields, func(fields string) error {
+		return wire.Each(entry, filterFields, func(fields string) error {
 			n, err := wire.CountValues(fields)
 			values += n
 			return err
@@ -35,7 +35,7 @@ func (m *requestMetadata) At(path []string) (value any) {
 			return nil
 		}
 		value = nil // the last entry of a namespace holds
-		return each(entry, filterFields, func(fields string) error {
+		return wire.Each(entry, filterFields, func(fields string) error {
 			value = wire.ValueAt(fields, path[1:], value)
 			return nil
 		})

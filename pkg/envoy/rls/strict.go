@@ -36,7 +36,7 @@ func (c *Codec) addHeaders(list *reply.List, res *ratelimit.Result) {
 // strictest returns the limit that envoyproxy/ratelimit sends headers for: the last one that denies and is no quota,
 // else the first of those with the least remaining. Limits in shadow mode count. It is nil if no limit applied.
 func strictest(res *ratelimit.Result) (limit *ratelimit.Applied) {
-	least, denied := int64(math.MaxUint32), false
+	least, denied := int64(math.MaxInt64), false
 	for i := range res.Statuses {
 		a := res.Statuses[i].Shown
 		switch {

@@ -35,8 +35,12 @@ type HoldCost struct {
 	Cost uint64
 	// Expires is when a live hold expires, in µs since 1970. In Hold.Settles, 0 stands for the hold of the ID that expires
 	// first. Any other time is that of a hold that is undone: this hold alone is removed, and nothing is charged.
+	// EndedBefore is as 0, for a hold that ended before the request: it has not expired meanwhile.
 	Expires int64
 }
+
+// EndedBefore is described at HoldCost.Expires.
+const EndedBefore = -1
 
 // Held is what a decision tells of the holds of its bucket.
 type Held struct {
@@ -70,14 +74,11 @@ func (h *Hold) reserved() (units uint64, number int64) {
 	return units, number
 }
 
-// reserves reports whether the take asks for a hold.
-func (h *Hold) reserves() bool {
-	_, number := h.reserved()
+// Reserves reports whether the take asks for a hold.
+func (t *Take) Reserves() bool {
+	_, number := t.Hold.reserved()
 	return number > 0
 }
-
-// Reserves reports whether the take asks for a hold.
-func (t *Take) Reserves() bool { return t.Hold.reserves() }
 
 // Settled returns the sum of the costs that the settlements charge, at most that many.
 func (h *Hold) Settled(most int64) (units int64) {
@@ -181,6 +182,11 @@ func (h *Hold) judge(t *Take, now int64, b *Loaded, d *Decision) {
 	}
 	alg := registry[t.Limit.Algorithm].engine
 	x := b.State.anchor(now, &b.Changed)
+	for i := range h.Settles {
+		if c := &h.Settles[i]; c.Expires != 0 && b.State.Holds.Remove(c.ID, max(0, c.Expires)) {
+			b.Changed, d.Held.Settled = true, d.Held.Settled+1 // it ended before the request
+		}
+	}
 	h.expire(&t.Limit, b, x, d.Held)
 	d.Held.unrolled = b.State
 	alg.roll(&t.Limit, &b.State, x)
@@ -189,11 +195,25 @@ func (h *Hold) judge(t *Take, now int64, b *Loaded, d *Decision) {
 		b.Changed, d.Held.charged = true, true
 	}
 	h.settle(&t.Limit, b, d.Held)
-	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && (!b.Full || !h.reserves())
+	d.Allowed = t.alwaysFits(need) || t.fits(&b.State, need) && (!b.Full || !t.Reserves())
 }
 
-// describe completes the decision, which has been described without holds. late is as in Take.describe.
-func (h *Hold) describe(l *Limit, late int64, s *State, d *Decision) {
+// complete is the second half of Request.Decide for a take with holds.
+func (h *Hold) complete(t *Take, now int64, b *Loaded, d *Decision, requestAllowed bool, w *waits) {
+	h.hold(t, b, d, requestAllowed)
+	t.describe(now, &b.State, d, requestAllowed)
+	h.describe(&t.Limit, now, &b.State, d)
+	if !requestAllowed {
+		w.add(t, now, &b.State, d)
+	}
+	d.Held.keep(&b.State, &t.Limit)
+}
+
+// describe completes the decision, which Take.describe has described without holds.
+func (h *Hold) describe(l *Limit, now int64, s *State, d *Decision) {
+	if l.Requests == 0 {
+		return
+	}
 	units, capacity := s.Holds.Units(), l.Capacity()
 	d.Held.Units, d.Held.Number = units, s.Holds.Number()
 	d.Remaining = max(0, d.Remaining-units)
@@ -203,9 +223,9 @@ func (h *Hold) describe(l *Limit, late int64, s *State, d *Decision) {
 	case d.Remaining+1+units > capacity: // the holds alone are in the way
 		d.NextIn = holdWait
 	default:
-		d.NextIn = late + registry[l.Algorithm].engine.wait(l, s, d.Remaining+1+units)
+		d.NextIn = s.Last - now + registry[l.Algorithm].engine.wait(l, s, d.Remaining+1+units)
 	}
-	if !d.Allowed && d.RetryAfter == 0 && h.reserves() { // the store has no room: Loaded.Full
+	if !d.Allowed && d.RetryAfter == 0 && len(h.Reserves) > 0 { // the store has no room: Loaded.Full
 		d.RetryAfter = holdWait
 	}
 }
@@ -214,14 +234,16 @@ func (h *Hold) describe(l *Limit, late int64, s *State, d *Decision) {
 func (h *Hold) settle(l *Limit, b *Loaded, d *Held) {
 	for i := range h.Settles {
 		c := &h.Settles[i]
-		switch found := b.State.Holds.Remove(c.ID, c.Expires); {
-		case found:
+		if c.Expires != 0 {
+			continue // judge has ended it
+		}
+		if b.State.Holds.Remove(c.ID, 0) {
 			b.Changed = true
 			d.Settled++
-		case c.Expires == 0:
+		} else {
 			d.Unknown++
 		}
-		if c.Expires == 0 && c.Cost > 0 {
+		if c.Cost > 0 {
 			registry[l.Algorithm].engine.charge(l, &b.State, int64(c.Cost))
 			b.Changed, d.charged = true, true
 		}

@@ -1,10 +1,11 @@
 -- What only takes with holds need: the twin of hold.go. The live holds of a bucket are in a hash beside it. The field
--- of an id has "cost expires " for each of its holds, the first to expire first. "h1 units number first last until|"
--- precedes the text of the bucket, which may be empty then. No hold expires before first, and none after last. The whole
--- hash is read only if a hold may have expired or lives too long: then the numbers become exact. Text and hash matter
--- until the step of the time until.
+-- of an id has "cost expires " for each of its holds, the first to expire first. The cost of a hold that a floor has
+-- restored has a leading 0: another replica may have settled it, so its expiry charges nothing. "h1 units number first
+-- last until|" precedes the text of the bucket, which may be empty then. No hold expires before first, and none after
+-- last. The whole hash is read only if a hold may have expired or lives too long: then the numbers become exact. Text
+-- and hash matter until the step of the time until.
 local SUMS = '^h1 (%d+) (%d+) (%d+) (%d+) (%d+)|()'
-local HOLDS = '<dddddddBI4I4I4'
+local HOLDS = '<dddddddBI4I4I4I4'
 local HOLD, HOLD_BYTES = '<c16dd', 32
 local PAIR = '^(%d+) (%d+) ()'
 local FIELDS = 1000 -- of one command, because Lua does not pass any number of arguments
@@ -21,8 +22,8 @@ local function read(key, from)
     expired = 0,
   }
   h.ttl, h.most, h.capacity, h.unit, h.unit_part, h.cost, h.cost_part, h.release, h.reserves, h.settles, h.floors,
-    h.from = unpack(HOLDS, args, from)
-  return h, h.from + HOLD_BYTES * (h.reserves + h.settles + h.floors)
+    h.unsent, h.from = unpack(HOLDS, args, from)
+  return h, h.from + HOLD_BYTES * (h.reserves + h.settles + h.floors + h.unsent)
 end
 
 -- strip takes the numbers from the text of a bucket. It returns the rest, or nil for none.
@@ -59,8 +60,8 @@ end
 
 local function put(h, id, value) h.values[id], h.changes[id] = value, value end
 
--- add adds a hold.
-local function add(h, id, cost, expires)
+-- add adds a hold. mark is '0' for one that is restored, else ''.
+local function add(h, id, cost, expires, mark)
   local value, from = holds_of(h, id), 1
   local _, e, after
   if expires >= h.last then -- as a new one does
@@ -71,7 +72,7 @@ local function add(h, id, cost, expires)
       _, e, after = match(value, PAIR, from)
     until not e or e + 0 > expires
   end
-  put(h, id, sub(value, 1, from - 1) .. format('%d %d ', cost, expires) .. sub(value, from))
+  put(h, id, sub(value, 1, from - 1) .. format('%s%d %d ', mark, cost, expires) .. sub(value, from))
   h.units, h.number = h.units + cost, h.number + 1
   if not h.first or expires < h.first then h.first = expires end
   if expires > h.last then h.last = expires end
@@ -105,8 +106,8 @@ local function charge(h, at, text, cost, cost_part, refund, refund_part, since)
 end
 
 -- scan reads all holds and makes the numbers exact. It cuts the holds to the time latest, and drops those that have
--- expired at the time x. It returns the cost and the expiry of each of these.
-local function scan(h, x, latest)
+-- expired at the time x, or only the restored ones of them. It returns the cost and the expiry of each of these.
+local function scan(h, x, latest, restored)
   local all, ended = call('HGETALL', h.key), {}
   if all.err then
     h.err = all.err
@@ -121,8 +122,9 @@ local function scan(h, x, latest)
       if e > latest then
         e, expires, changed = latest, format('%d', latest), true
       end
-      if e <= x then
-        ended[#ended + 1], changed = {c, e}, true
+      local mark = e <= x and match(cost, '^0')
+      if e <= x and (mark or not restored) then
+        ended[#ended + 1], changed = {mark and 0 or c, e}, true
       else
         kept[#kept + 1] = cost .. ' ' .. expires .. ' '
         h.units, h.number = h.units + c, h.number + 1
@@ -141,20 +143,39 @@ local function list(h)
   for i = 0, 255 do hexes[string.char(i)] = format('%02x', i) end
   for id, value in pairs(h.values) do
     local hex = string.gsub(id, '.', hexes)
-    for pair in string.gmatch(value, '(%d+ %d+) ') do
+    for pair in string.gmatch(value, '0?([1-9]%d* %d+) ') do
       if #all < LISTED then all[#all + 1] = ';' .. hex .. ' ' .. pair end
     end
   end
   return table.concat(all)
 end
 
--- enter does what a take does with holds before it is judged: it adds those of a floor, ends those that have expired,
--- and settles. It returns the text of the bucket without the holds, nil for an unused one, or a table with an error;
--- the time x of the bucket, and the room that the holds leave.
+-- finish ends the holds that the settlements of a take end: those that were over before the request, or the others.
+local function finish(h, before)
+  for i = 0, h.settles - 1 do
+    local id, _, expires = unpack(HOLD, args, h.from + HOLD_BYTES * (h.reserves + i))
+    if (expires ~= 0) == before then
+      local value = h.number > 0 and holds_of(h, id) or ''
+      local cost, from, after = find(value, expires > 0 and expires or 0)
+      if cost then
+        put(h, id, sub(value, 1, from - 1) .. sub(value, after))
+        h.units = h.units > cost and h.units - cost or 0
+        h.number, h.settled, h.changed = h.number - 1, h.settled + 1, true
+        if h.number == 0 then h.first, h.last = nil, 0 end
+      elseif expires == 0 then
+        h.unknown = h.unknown + 1
+      end
+    end
+  end
+end
+
+-- enter does what a take does with holds before it is judged: it adds those of a floor, undoes, ends those that have
+-- expired, and settles. It returns the text of the bucket without the holds, nil for an unused one, or a table with an
+-- error; the time x of the bucket, and the room that the holds leave.
 local function enter(h, noted, algorithm, room, room_part, refund, refund_part, since, now, dry, text)
   if type(text) == 'table' then return text, now end
   text = strip(h, text)
-  local shown, at = text, h.from
+  local shown = text
   if noted then text = prepare(noted, algorithm, h.requests, h.window, refund + refund_part > 0, now, text) or nil end
   local x, last = now, text and match(text, pattern)
   if text and (not last or last + 0 >= WHOLE) then return {err = UNREADABLE}, now end
@@ -165,23 +186,22 @@ local function enter(h, noted, algorithm, room, room_part, refund, refund_part, 
       x, text, h.changed = now, tag .. format('%d', now) .. rest, true
     end
   end
-  at = at + HOLD_BYTES * (h.reserves + h.settles)
-  for _ = 1, h.floors do
-    local id, cost, expires
-    id, cost, expires, at = unpack(HOLD, args, at)
+  for i = 0, h.floors + h.unsent - 1 do
+    local id, cost, expires = unpack(HOLD, args, h.from + HOLD_BYTES * (h.reserves + h.settles + i))
     if expires > x and not (noted and noted.fate == UNUSABLE) and not find(holds_of(h, id), expires) then
-      add(h, id, cost, expires)
+      add(h, id, cost, expires, i < h.floors and '0' or '')
       h.changed = true
     end
   end
   if dry then
     if h.number > 0 then
-      scan(h, 0, WHOLE)
+      h.changed = #scan(h, x, WHOLE, true) > 0 or h.changed
       h.list = list(h)
     end
     return h.err and h or text, x, 0, 0
   end
 
+  finish(h, true)
   local latest, ok = x + h.ttl, true
   if h.number > 0 and (h.first <= x or h.last > latest) then
     local ended = scan(h, x, latest)
@@ -201,20 +221,7 @@ local function enter(h, noted, algorithm, room, room_part, refund, refund_part, 
     if h.charged == nil then return {err = UNREADABLE}, now end
     h.changed = h.changed or h.charged
   end
-  at = h.from + HOLD_BYTES * h.reserves
-  for _ = 1, h.settles do
-    local id, expires, _
-    id, _, expires, at = unpack(HOLD, args, at)
-    local value = h.number > 0 and holds_of(h, id) or ''
-    local cost, from, after = find(value, expires)
-    if cost then
-      put(h, id, sub(value, 1, from - 1) .. sub(value, after))
-      h.units = h.units > cost and h.units - cost or 0
-      h.number, h.settled, h.changed = h.number - 1, h.settled + 1, true
-    elseif expires == 0 then
-      h.unknown = h.unknown + 1
-    end
-  end
+  finish(h, false)
   if h.reserves > 0 then holds_of(h, (unpack(HOLD, args, h.from))) end -- an error must come before anything is written
   if h.err then return h, now end
 
@@ -231,11 +238,9 @@ end
 -- one that was read mattered until the time mattered. leave returns both times with the holds, nil for one that is not
 -- known. reserve means that the reserves become holds.
 local function leave(h, text, till, mattered, reserve)
-  local at = h.from
-  for _ = 1, reserve and h.reserves or 0 do
-    local id, cost, _
-    id, cost, _, at = unpack(HOLD, args, at)
-    add(h, id, cost, h.x + h.ttl)
+  for i = 0, reserve and h.reserves - 1 or -1 do
+    local id, cost = unpack(HOLD, args, h.from + HOLD_BYTES * i)
+    add(h, id, cost, h.x + h.ttl, '')
     h.changed = true
   end
   if h.settled + h.unknown + h.expired > 0 then h.tally = format('%d %d %d ', h.settled, h.unknown, h.expired) end
@@ -251,6 +256,8 @@ local function leave(h, text, till, mattered, reserve)
     if h.release == 0 then -- once they have expired, they matter as long as their charge does
       local cost, part, _ = span(h, h.units)
       _, _, ends = charge(h, ends, text, cost, part, 0, 0, 0)
+      local bounds = type(h.window) == 'table' and h.window -- later days can be longer
+      if bounds then ends = math.max(ends, h.last + bounds[4] - bounds[3]) + 7200000000 end
     end
     if not till or ends > till then till = ends end
     h.sums = format('h1 %d %d %d %d %d|', h.units, h.number, h.first, h.last, till - till % STEP)
@@ -275,14 +282,15 @@ local function record(h, now, timed, kept)
   for id, value in pairs(h.changes) do
     if value == '' then
       gone[#gone + 1] = id
-      write('HDEL', gone, FIELDS)
     else
       fields[#fields + 1], fields[#fields + 2] = id, value
       write('HSET', fields, FIELDS)
     end
   end
   write('HSET', fields, 1)
-  write('HDEL', gone, 1)
+  for i = 1, #gone, FIELDS do -- afterwards, because a hash without fields would lose its expiry
+    write('HDEL', {unpack_list(gone, i, math.min(i + FIELDS - 1, #gone))}, 1)
+  end
   if not kept or not h.was then
     local slack = timed and WRITTEN_FOR_TEST or WRITTEN_FOR
     write('PEXPIRE', {format('%d', (h.till + STEP - now) / 1000 + slack)}, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestLongestLockout is two columns of docs/algorithms.md: how long a client waits for one request after its last one.
-// The client sends many requests at the worst time, the beginning of a window. counted is with CountDenied.
+// TestLongestLockout is the table of lockouts in docs/algorithms.md: how long a client waits for one request after its
+// last one. The client sends many requests at the worst time, the beginning of a window. counted is with CountDenied.
 func TestLongestLockout(t *testing.T) {
 	const w = 3_600_000_000
 	for _, c := range []struct {
@@ -18,9 +18,14 @@ func TestLongestLockout(t *testing.T) {
 	}{
 		{bucket.SlidingWindowLog, 5, 5, w, w},
 		{bucket.SlidingWindowLog, 1, 1, w, w},
+		{bucket.SlidingWindowLog, 10, 10, w, w},
+		{bucket.SlidingWindowCounter, 1, 1, 2 * w, 2 * w},
+		{bucket.SlidingWindowCounter, 10, 10, w + w/10, w + w/2 + w/20},
 		{bucket.SlidingWindowCounter, 5, 5, w + w/5, w + w/2 + w/10}, // W(1 + 1/L), W(3/2 + 1/2L)
 		{bucket.SlidingWindowCounter, 100, 100, w + w/100, w + w/2 + w/200},
 		{bucket.TokenBucket, 10, 300, w / 10, 301 * w / 10}, // W/L, (B + 1)W/L
+		{bucket.TokenBucket, 10, 10, w / 10, 11 * w / 10},
+		{bucket.TokenBucket, 1, 1, w, 2 * w},
 		{bucket.LeakyBucket, 5, 5, w / 5, 6 * w / 5},
 		{bucket.FixedWindow, 5, 5, w, w},
 	} {

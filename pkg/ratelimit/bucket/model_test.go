@@ -308,7 +308,26 @@ func (m *model) decide(at int64, takes []bucket.Take) (o bucket.Outcome) {
 	return o
 }
 
-// judge ends what has expired, gives back, settles, and decides the take alone.
+// end carries out the settlements and undos of holds that ended before the request, or the other settlements.
+func (j *judged) end(before bool) {
+	for _, s := range j.Hold.Settles {
+		if before != (s.Expires != 0) {
+			continue
+		}
+		_, ok := j.bucket.end(func(h modelHold) bool { return h.ID == s.ID && (s.Expires <= 0 || s.Expires == h.Expires) })
+		switch {
+		case ok:
+			j.d.Held.Settled++
+		case !before:
+			j.d.Held.Unknown++
+		}
+		if !before && s.Cost > 0 && j.Limit.Algorithm != bucket.Concurrency {
+			j.bucket.charge(&j.Limit, j.x, int64(min(s.Cost, 1<<40)))
+		}
+	}
+}
+
+// judge undoes, ends what has expired, gives back, settles, and decides the take alone.
 func (j *judged) judge(now int64) {
 	l, b := &j.Limit, j.bucket
 	room := min(j.Cost, 1<<40)
@@ -325,8 +344,13 @@ func (j *judged) judge(now int64) {
 		j.d.Allowed = j.need == 0
 		return
 	}
-	j.x = b.time(l, now)
+	last := b.last
+	if j.x = b.time(l, now); b.last < last && j.Hold == nil {
+		// Such a step writes the bucket, so another rate rounds its debt up. A take with holds writes it as it was.
+		b.debt, b.rate = b.at(l, b.last).debt, l.Requests
+	}
 	if j.Hold != nil {
+		j.end(true)
 		for i := range b.holds {
 			b.holds[i].Expires = min(b.holds[i].Expires, j.x+j.Hold.TTL)
 		}
@@ -351,18 +375,7 @@ func (j *judged) judge(now int64) {
 		b.refund(l, j.x, j.Refund)
 	}
 	if j.Hold != nil {
-		for _, s := range j.Hold.Settles {
-			_, ok := b.end(func(h modelHold) bool { return h.ID == s.ID && (s.Expires == 0 || s.Expires == h.Expires) })
-			switch {
-			case ok:
-				j.d.Held.Settled++
-			case s.Expires == 0:
-				j.d.Held.Unknown++
-			}
-			if s.Expires == 0 && s.Cost > 0 && l.Algorithm != bucket.Concurrency {
-				b.charge(l, j.x, int64(min(s.Cost, 1<<40)))
-			}
-		}
+		j.end(false)
 	}
 	givesOnly := j.need == 0 && (j.Refund > 0 || j.Hold != nil && len(j.Hold.Settles) > 0 && len(j.Hold.Reserves) == 0)
 	j.d.Allowed = givesOnly || b.fits(l, j.x, j.need+b.held()) && !j.tooMany()

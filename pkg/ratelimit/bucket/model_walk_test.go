@@ -211,7 +211,7 @@ func (w *modelWalk) settles(t *bucket.Take) (costs []bucket.HoldCost) {
 	}
 	if b := w.model.buckets[t.Key]; b != nil && len(b.holds) > 0 && w.random.IntN(3) == 0 {
 		undone := b.holds[w.random.IntN(len(b.holds))].HoldCost
-		undone.Expires += w.pick(0, 0, 0, 1)
+		undone.Expires = w.pick(undone.Expires, undone.Expires, undone.Expires+1, bucket.EndedBefore)
 		costs = append(costs, undone)
 	}
 	return costs

@@ -244,14 +244,12 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 			b.Changed = true
 		}
 		if t.Hold != nil {
-			t.Hold.hold(t, b, d, o.Allowed)
+			t.Hold.complete(t, now, b, d, o.Allowed, &w)
+			continue
 		}
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
-		}
-		if t.Hold != nil {
-			d.Held.keep(&b.State, &t.Limit)
 		}
 	}
 	o.RetryAfter = w.retryAfter()
@@ -292,14 +290,17 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 		return
 	}
 	need := int64(max(t.Cost, t.Need))
-	d.Held = nil
+	if d.Held != nil { // of an earlier request
+		d.Held = nil
+	}
 	if t.Limit.Requests == 0 { // a closed bucket neither reads nor writes, so a debt survives it
 		b.Changed = false
 		d.Allowed = need == 0
 		return
 	}
 	alg := registry[t.Limit.Algorithm].engine
-	b.Changed = b.State.at(&t.Limit, now)
+	b.Changed = false
+	alg.roll(&t.Limit, &b.State, b.State.anchor(now, &b.Changed))
 	if t.Refund > 0 && !b.State.unused() {
 		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
@@ -333,7 +334,7 @@ func (t *Take) Charged(fits, requestAllowed bool) int64 {
 	return int64(t.Cost)
 }
 
-// describe fills in the decision from a State that has been rolled to now. Allowed is already set.
+// describe fills in the decision from a State that has been rolled to now, without its holds. Allowed is already set.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt, d.ChargedAt = 0, 0, 0, 0, 0
 	if s.unused() { // after a refund: an unused bucket has no time of its own
@@ -359,9 +360,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	if !s.unused() {
 		d.ExpireAt = now + d.ResetAfter
 	}
-	if t.Hold != nil {
-		t.Hold.describe(&t.Limit, late, s, d)
-	} else if d.Remaining < capacity {
+	if d.Remaining < capacity {
 		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1+t.Limit.Capacity()-capacity)
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {

@@ -207,21 +207,21 @@ func (t *Take) appendDetails(b []byte, noted bool) []byte {
 // appendHolds appends the holds that the take asks for, and those of its floor. A unit is sent as the algorithm counts
 // it, because only the script knows how many units are held.
 func (t *Take) appendHolds(b []byte, noted bool) []byte {
-	l, h, release, floor := &t.Limit, t.Hold, byte(0), []HoldCost(nil)
+	l, h, release, floor, unsent := &t.Limit, t.Hold, byte(0), []HoldCost(nil), []HoldCost(nil)
 	if h.Release {
 		release = 1
 	}
 	if noted && t.Floor != nil {
-		floor = t.Floor.State.Holds.Live()
+		floor, unsent = t.Floor.State.Holds.Live(), t.Floor.Unsent.Live()
 	}
 	b = appendFloat(appendFloat(appendFloat(b, h.TTL), h.Most), l.Capacity())
 	b = appendSpan(appendSpan(b, l.counted(1)), l.counted(h.Settled(2*max(MaxRequests, registry[l.Algorithm].most))))
 	_, reserves := h.reserved()
 	b = append(b, release)
-	for _, n := range [...]int{int(reserves), len(h.Settles), len(floor)} {
+	for _, n := range [...]int{int(reserves), len(h.Settles), len(floor), len(unsent)} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
-	for i, costs := range [...][]HoldCost{h.Reserves, h.Settles, floor} {
+	for i, costs := range [...][]HoldCost{h.Reserves, h.Settles, floor, unsent} {
 		for _, c := range costs {
 			if i > 0 || c.Cost > 0 {
 				b = appendFloat(appendFloat(append(b, c.ID[:]...), int64(c.Cost)), c.Expires)
@@ -294,7 +294,7 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		b.Reply, b.Clock = reply, now
 		if t.Hold == nil { // those of a limit that has none any more do not count
 			b.State.Holds = nil
-		} else if t.Hold.reserves() && d.Allowed && (o.Allowed || t.Role == Shadow) {
+		} else if t.Reserves() && d.Allowed && (o.Allowed || t.Role == Shadow) {
 			d.Held.Until = b.State.Holds.Until() // no other hold lives longer
 		}
 		if r.Dry {
@@ -302,6 +302,9 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		}
 		b.State.at(&t.Limit, now)
 		t.describe(now, &b.State, d, o.Allowed)
+		if t.Hold != nil {
+			t.Hold.describe(&t.Limit, now, &b.State, d)
+		}
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
 		}

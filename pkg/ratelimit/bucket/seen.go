@@ -26,8 +26,10 @@ type Reply struct {
 
 // Floor is a state that a bucket is known to have had. A take carries it to a store that may have lost the state.
 type Floor struct {
-	// State is the state, as in Seen.
+	// State is the state, as in Seen. Another replica may have settled its holds, so their expiry charges nothing.
 	State State
+	// Unsent are holds that the store does not have yet.
+	Unsent *Holds
 	// At is the Seen.Clock of the answer that showed it.
 	At int64
 	// Cut is Seen.Cut.

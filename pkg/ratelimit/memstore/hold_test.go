@@ -81,8 +81,8 @@ func TestMaxHolds(t *testing.T) {
 				t.Errorf("%s in a store full of holds was denied", name)
 			}
 		}
-		if got := s.Stats(); got.Holds != most || got.FullHolds < 2 {
-			t.Errorf("%+v, want %d holds and some that were denied", got, most)
+		if got := s.Stats(); got.Holds != most || got.FullHolds != 2 {
+			t.Errorf("%+v, want %d holds, and 2 reserves that found no room", got, most)
 		}
 		take(t, s, settling(key(1), limit, 1, 3))
 		if !take(t, s, reserving(key(0), limit, most+2, 5)).Allowed {
@@ -238,15 +238,21 @@ func TestSnapshotOfHolds(t *testing.T) {
 	for i := range 10 {
 		take(t, s, reserving(key(i), hourly(bucket.FixedWindow, 10), 1, 7))
 	}
+	for id := range 2 {
+		take(t, s, reserving("at once", atOnce(2), id, 1))
+	}
 	mustClose(t, s)
 	cfg.MaxHolds = 4
 	s = open(t, cfg)
-	if got := s.Stats().Holds; got > 4 {
-		t.Errorf("%d holds restored, want at most MaxHolds of 4", got)
+	if take(t, s, reserving("at once", atOnce(2), 3, 1)).Allowed {
+		t.Error("a third at once, after a restart with a smaller MaxHolds")
+	}
+	if take(t, s, reserving("new", hourly(bucket.FixedWindow, 10), 1, 1)).Allowed {
+		t.Error("a hold beyond MaxHolds")
 	}
 	for i := range 10 {
 		if got := take(t, s, looking(key(i), hourly(bucket.FixedWindow, 10))).Decisions[0].Remaining; got != 3 {
-			t.Errorf("%d of 10 remain, want 3: a hold beyond MaxHolds is charged", got)
+			t.Errorf("%d of 10 remain, want 3: a smaller MaxHolds ends no hold", got)
 		}
 	}
 }
@@ -325,5 +331,53 @@ func TestBytesPerHold(t *testing.T) {
 			t.Errorf("%d holds of %.1f bytes, want at most %d bytes", s.Stats().Holds, perHold, c.most)
 		}
 		runtime.KeepAlive(s)
+	}
+}
+
+// TestHoldsOfAnEvictedBucket reserves in a bucket that another take of the request displaces, and that has a debt of an
+// earlier limit.
+func TestHoldsOfAnEvictedBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, algorithm := range []bucket.Algorithm{bucket.LeakyBucket, bucket.TokenBucket} {
+			var left []int64
+			for _, buckets := range []int{1, 100} { // with 100, nothing is evicted
+				s := open(t, memstore.Config{MaxBuckets: buckets})
+				limit := hourly(algorithm, 10)
+				take(t, s, bucket.Take{Key: "b", Limit: limit, Cost: 5})
+				limit.Requests, limit.Burst = 20, 20
+				if both := take(t, s, bucket.Take{Key: "a", Limit: limit, Cost: 1}, reserving("b", limit, 1, 1)); !both.Allowed {
+					t.Fatalf("%+v", both)
+				}
+				left = append(left, take(t, s, looking("b", limit)).Decisions[0].Remaining)
+			}
+			if left[0] != left[1] {
+				t.Errorf("%v: %d units are left after an eviction, %d without one", algorithm, left[0], left[1])
+			}
+		}
+	})
+}
+
+// TestSnapshotOfAnOlderDebt saves a bucket whose limit was raised since its last charge, and in which only holds have
+// changed. Its limit of then and the burst of now would be no valid limit.
+func TestSnapshotOfAnOlderDebt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	s, err := memstore.New(memstore.Config{SnapshotPath: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1000, Burst: 1000, Window: 30 * 24 * 60 * minute}
+	take(t, s, bucket.Take{Key: "b", Limit: limit, Cost: 500})
+	limit.Requests, limit.Burst = 2_000_000, 2_000_000
+	want := take(t, s, reserving("b", limit, 1, 1)).Decisions[0].Remaining
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = memstore.New(memstore.Config{SnapshotPath: path}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got := take(t, s, looking("b", limit)).Decisions[0]
+	if got.Remaining < want || got.Remaining > want+10_000 || got.Held.Units != 1 {
+		t.Errorf("%+v, want %d left and 1 held", got, want)
 	}
 }

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -15,13 +14,14 @@ import (
 // defaultHolds is the default of Config.MaxHolds.
 const defaultHolds = 1_000_000
 
-// loadHolds reads the live holds of a bucket. reserves is how many more its request asks for, up to this take.
-func (s *Store) loadHolds(sh *shard, slot uint32, b *bucket.Loaded, reserves int) {
+// loadHolds reads the live holds of the bucket of a take, and adds its reserves to those of its request.
+func (s *Store) loadHolds(sh *shard, slot uint32, t *bucket.Take, b *bucket.Loaded, reserves *int) {
 	if slot != table.NoSlot {
 		b.State.Holds = sh.Extra(slot).holds
 	}
-	if b.Full = reserves > 0 && s.table.Holds()+int64(reserves) > s.maxHolds; b.Full {
-		s.fullHolds.Add(1)
+	if t.Reserves() {
+		*reserves += len(t.Hold.Reserves)
+		b.Full = s.table.Full(*reserves, s.maxHolds)
 	}
 }
 
@@ -41,13 +41,6 @@ func keepHolds(sh *shard, slot uint32, h *bucket.Holds) {
 	sh.SetHolds(slot, number)
 }
 
-// expiryOfHolds returns when the bucket of a take with holds can be dropped. Requests with a time of their own expire
-// by the clock.
-func expiryOfHolds(r *bucket.Request, o *bucket.Outcome, take int, now int64) table.Expiry {
-	d := &o.Decisions[take]
-	return table.ExpiryAt(now + max(d.ResetAfter, d.ExpireAt-cmp.Or(r.At, now)))
-}
-
 // watchHolds ends holds that have expired in buckets that no request meets, while there is little room for more. It
 // reports buckets that were evicted with live holds.
 func (s *Store) watchHolds(ctx context.Context) {
@@ -55,9 +48,12 @@ func (s *Store) watchHolds(ctx context.Context) {
 	poll.Every(ctx, table.SweepInterval, func() {
 		shards := s.table.Shards()
 		for i := 0; i < len(shards) && s.table.Holds() > s.maxHolds/4*3; i++ {
-			for from, more := uint32(0), true; more; from += table.LockedSlots {
-				more = s.expireFrom(&shards[i], from)
-			}
+			sh := &shards[i]
+			sh.Each(func(slot uint32) {
+				if sh.Holds(slot) > 0 {
+					s.expireHolds(sh, slot)
+				}
+			})
 		}
 		now, evicted := s.clock(), s.table.Stats().EvictedHolds
 		if evicted > reported && now >= next {
@@ -68,32 +64,19 @@ func (s *Store) watchHolds(ctx context.Context) {
 	})
 }
 
-// expireFrom locks the shard and ends the expired holds of the buckets in table.LockedSlots slots.
-func (s *Store) expireFrom(sh *shard, from uint32) (more bool) {
-	sh.Lock()
-	defer sh.Unlock()
-	end := min(from+table.LockedSlots, sh.Slots())
-	for slot := from; slot < end; slot++ {
-		if sh.Holds(slot) > 0 {
-			s.expireHolds(sh, slot, math.MaxInt64/2)
-		}
-	}
-	return end < sh.Slots()
-}
-
-// expireHolds ends the expired holds of a bucket, and those that would live longer than a time.
-func (s *Store) expireHolds(sh *shard, slot uint32, ttl int64) {
+// expireHolds ends the expired holds of a bucket.
+func (s *Store) expireHolds(sh *shard, slot uint32) {
 	var grants []bucket.Grant
 	var o bucket.Outcome
 	b := make([]bucket.Loaded, 1)
 	sh.State(slot, &b[0].State, &grants)
 	b[0].State.Holds = sh.Extra(slot).holds
 	r := bucket.Request{Takes: []bucket.Take{{
-		Limit: *sh.Limit(slot), Hold: &bucket.Hold{TTL: ttl, Release: b[0].State.Holds.Release},
+		Limit: *sh.Limit(slot), Hold: &bucket.Hold{TTL: math.MaxInt64 / 2, Release: b[0].State.Holds.Release},
 	}}}
 	now := s.clock()
 	if r.Decide(now, b, &o); b[0].Changed {
-		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiryOfHolds(&r, &o, 0, now))
+		s.keep(sh, &r.Takes[0], nil, slot, &b[0].State, now, expiry(&r, &o.Decisions[0], now))
 	}
 }
 

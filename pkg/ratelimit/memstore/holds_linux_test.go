@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // BenchmarkHolds measures how long a take waits at most for background work. That is the longest time for which the
@@ -79,8 +78,11 @@ func holds(b *testing.B, buckets int, keys bool) {
 	now += 10_000_000 // all buckets have expired
 	at, from = 0, 0
 	longest("sweep", func() bool {
-		more := shards[at].SweepFrom(from, now)
-		from += table.LockedSlots
+		var more bool
+		from, more = shards[at].EachFrom(from, func(slot uint32) bool {
+			shards[at].Expire(slot, now)
+			return true
+		})
 		if !more {
 			at, from = at+1, 0
 		}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
@@ -110,11 +109,14 @@ func FuzzBuckets(f *testing.F) {
 		}
 		shards := s.table.Shards()
 		for i := range shards {
-			sh := &shards[i]
-			for slot := range sh.Slots() {
-				if sh.Expires(slot) != 0 {
-					takeOne(s, bucket.Take{Key: sh.Extra(slot).key, Limit: *sh.Limit(slot), Cost: 1, Refund: 1, CountDenied: true})
-				}
+			sh, takes := &shards[i], []bucket.Take(nil)
+			sh.Each(func(slot uint32) {
+				takes = append(takes, bucket.Take{
+					Key: sh.Extra(slot).key, Limit: *sh.Limit(slot), Cost: 1, Refund: 1, CountDenied: true,
+				})
+			})
+			for _, t := range takes {
+				takeOne(s, t)
 			}
 		}
 	})
@@ -156,9 +158,7 @@ func use(s *Store, algorithms ...bucket.Algorithm) {
 func Sweep(s *Store) {
 	shards := s.table.Shards()
 	for i := range shards {
-		for from, more := uint32(0), true; more; from += table.LockedSlots {
-			more = shards[i].SweepFrom(from, s.clock())
-		}
+		shards[i].Each(func(slot uint32) { shards[i].Expire(slot, s.clock()) })
 	}
 }
 

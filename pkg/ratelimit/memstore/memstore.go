@@ -64,7 +64,6 @@ type Store struct {
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
-	fullHolds                  atomic.Uint64
 	background                 sync.WaitGroup
 	close                      func() error // once
 }
@@ -169,17 +168,13 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 		r, o := &requests[n], &outcomes[n]
 		room.grants = room.grants[:0]
 		slot := sh.Load(&d, &loaded[0].State, &room.grants)
-		if hold := r.Takes[0].Hold; hold != nil {
-			s.loadHolds(sh, slot, &loaded[0], len(hold.Reserves))
+		if r.Takes[0].Hold != nil {
+			s.loadHolds(sh, slot, &r.Takes[0], &loaded[0], new(int))
 		}
 		if r.Dry {
 			r.DecideDry(now, loaded, o)
 		} else if r.Decide(now, loaded, o); loaded[0].Changed {
-			expires := table.ExpiryAt(now + o.Decisions[0].ResetAfter)
-			if r.Takes[0].Hold != nil {
-				expires = expiryOfHolds(r, o, 0, now)
-			}
-			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expires)
+			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expiry(r, &o.Decisions[0], now))
 		}
 		n++
 		if n == min(len(requests), mostRun) || len(requests[n].Takes) != 1 || requests[n].Takes[0].Key != key {
@@ -191,21 +186,23 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 // takeAll locks the shards of all takes.
 func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 	var few [16]table.Digest
-	digests, shards, loaded := few[:0], table.Set(0), room.loaded
+	digests, shards, takes := few[:0], table.Set(0), r.Takes
+	loaded := room.loaded[:len(takes)] // equal lengths spare the loops their bounds checks
 	room.grants = room.grants[:0]
-	for i := range r.Takes {
-		digests = append(digests, s.table.Digest(r.Takes[i].Key))
+	for i := range takes {
+		digests = append(digests, s.table.Digest(takes[i].Key))
 		s.table.Add(&shards, &digests[i])
 	}
+	digests = digests[:len(takes)]
 	s.table.Lock(shards)
 	defer s.table.Unlock(shards)
 	now, reserves := s.clock(), 0
-	for i := range loaded {
-		sh := s.table.Shard(&digests[i])
-		slot := sh.Load(&digests[i], &loaded[i].State, &room.grants)
-		if hold := r.Takes[i].Hold; hold != nil {
-			reserves += len(hold.Reserves)
-			s.loadHolds(sh, slot, &loaded[i], reserves)
+	for i := range takes {
+		d, b := &digests[i], &loaded[i]
+		sh := s.table.Shard(d)
+		slot := sh.Load(d, &b.State, &room.grants)
+		if takes[i].Hold != nil {
+			s.loadHolds(sh, slot, &takes[i], b, &reserves)
 		}
 	}
 	if r.Dry {
@@ -213,55 +210,54 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 		return
 	}
 	r.Decide(now, loaded, o)
-	for i := range loaded {
-		if loaded[i].Changed {
-			sh := s.table.Shard(&digests[i])
-			slot := sh.Find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
-			expires := table.ExpiryAt(now + o.Decisions[i].ResetAfter)
-			if r.Takes[i].Hold != nil {
-				expires = expiryOfHolds(r, o, i, now)
-			}
-			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expires)
+	decisions := o.Decisions[:len(takes)]
+	for i := range takes {
+		if b, d := &loaded[i], &digests[i]; b.Changed {
+			sh := s.table.Shard(d)
+			slot := sh.Find(d) // again: an earlier take of this loop may have evicted the bucket
+			s.keep(sh, &takes[i], d, slot, &b.State, now, expiry(r, &decisions[i], now))
 		}
 	}
+}
+
+// expiry returns when the bucket of a take can be dropped. A request with a time of its own expires by the clock.
+func expiry(r *bucket.Request, d *bucket.Decision, now int64) table.Expiry {
+	return table.ExpiryAt(now + max(d.ResetAfter, d.ExpireAt-cmp.Or(r.At, now)))
 }
 
 // keep stores the changed bucket of a decided take, or drops it if it is empty.
 func (s *Store) keep(
 	sh *shard, t *bucket.Take, d *table.Digest, slot uint32, state *bucket.State, now int64, expires table.Expiry,
 ) {
-	unread := slot != table.NoSlot && t.Hold == nil && sh.Holds(slot) > 0 // its rule has lost `hold`, perhaps not for long
-	switch {
-	case unread || !state.Empty():
-		if slot == table.NoSlot {
-			slot = sh.Add(d, t.Rule, table.Clock{Now: now})
-			if s.keys {
-				sh.SetExtra(slot, extra{key: strings.Clone(t.Key)})
-			}
+	if state.Empty() && (slot == table.NoSlot || t.Hold != nil || sh.Holds(slot) == 0) {
+		if slot != table.NoSlot {
+			sh.Remove(slot)
 		}
-		if unread {
-			expires = max(expires, sh.Expires(slot))
-		}
-		if t.Hold == nil {
-			sh.Set(slot, &t.Limit, state, expires)
-			return
-		}
-		limit := &t.Limit
-		if state.Rate != 0 && state.Rate != limit.Requests { // only holds have changed, not the debt of another limit
+		return
+	}
+	limit := &t.Limit
+	if t.Hold != nil && state.Rate != 0 && state.Rate != limit.Requests { // only holds have changed, not the older debt
+		old := *limit
+		old.Requests, old.Burst, limit = state.Rate, min(old.Burst, state.Rate), &old
+		if slot != table.NoSlot {
 			limit = sh.Limit(slot)
 		}
-		sh.Set(slot, limit, state, expires)
-		keepHolds(sh, slot, state.Holds)
-	case slot != table.NoSlot:
-		sh.Remove(slot)
 	}
+	if slot == table.NoSlot {
+		slot = sh.Add(d, t.Rule, table.Clock{Now: now})
+		if s.keys {
+			sh.SetExtra(slot, extra{key: strings.Clone(t.Key)})
+		}
+	}
+	if t.Hold != nil { // else the bucket keeps its holds: its rule has lost `hold`, perhaps not for long
+		keepHolds(sh, slot, state.Holds)
+	}
+	sh.Set(slot, limit, state, expires)
 }
 
 // Stats are figures for metrics. The counters count since New.
 type Stats struct {
 	table.Stats
-	// FullHolds counts the takes that could not reserve because of MaxHolds.
-	FullHolds uint64
 	// Snapshots and FailedSnapshots count the saves that succeeded and those that failed.
 	Snapshots, FailedSnapshots uint64
 }
@@ -269,7 +265,7 @@ type Stats struct {
 // Stats returns the current figures. It takes no locks.
 func (s *Store) Stats() Stats {
 	return Stats{
-		Stats: s.table.Stats(), FullHolds: s.fullHolds.Load(),
+		Stats:     s.table.Stats(),
 		Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load(),
 	}
 }

@@ -42,7 +42,7 @@ var errUnsound = errors.New("not a usable snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeSnapshot writes all buckets. It locks table.LockedSlots at a time; a concurrent charge may be in it or not.
+// writeSnapshot writes all buckets. It locks a few slots at a time; a concurrent charge may be in it or not.
 func (s *Store) writeSnapshot(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	both := io.MultiWriter(w, sum)
@@ -65,20 +65,13 @@ const lockedBytes = 1 << 16
 
 // appendFrom appends buckets in the slots from one on, under one lock. next is the next slot.
 func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, more bool) {
-	sh.Lock()
-	defer sh.Unlock()
 	var fixed saved // room for the part of each bucket that has a fixed size
 	var state bucket.State
 	var log []bucket.Grant
-	end := min(from+table.LockedSlots, sh.Slots())
-	for next = from; next < end && len(b) < lockedBytes; next++ {
-		expires := sh.Expires(next)
-		if expires == 0 {
-			continue
-		}
+	next, more = sh.EachFrom(from, func(slot uint32) bool {
 		log = log[:0]
-		sh.State(next, &state, &log)
-		x, limit := sh.Extra(next), sh.Limit(next)
+		sh.State(slot, &state, &log)
+		x, limit := sh.Extra(slot), sh.Limit(slot)
 		key, live, holds := x.key, x.holds.Live(), savedHolds{}
 		if len(live) > 0 {
 			holds = savedHolds{Number: uint32(len(live)), Release: x.holds.Release}
@@ -87,17 +80,18 @@ func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, 
 			key = limit.Calendar.String() + "\n" + key
 		}
 		fixed = saved{
-			Rule: sh.Rule(next), Requests: limit.Requests, Window: limit.Window, Burst: limit.Burst,
+			Rule: sh.Rule(slot), Requests: limit.Requests, Window: limit.Window, Burst: limit.Burst,
 			Algorithm: limit.Algorithm, Last: state.Last, Count: state.Count, Part: state.Part,
-			Expires: expires, KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
+			Expires: sh.Expires(slot), KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
 		}
 		b, _ = binary.Append(b, binary.LittleEndian, &fixed) // no error: its size is fixed
 		b, _ = binary.Append(b, binary.LittleEndian, &holds)
 		b = append(b, key...)
 		b, _ = binary.Append(b, binary.LittleEndian, state.Grants)
 		b, _ = binary.Append(b, binary.LittleEndian, live)
-	}
-	return b, next, next < sh.Slots()
+		return len(b) < lockedBytes
+	})
+	return b, next, more
 }
 
 // readSnapshot restores all buckets that have not expired, before the store is in use. It reads the file twice,
@@ -192,9 +186,6 @@ func (s *Store) restore(b *saved, h *savedHolds, rest *bytes.Buffer, now int64) 
 		sh.Lock()
 		defer sh.Unlock()
 		s.keep(sh, &take, &d, sh.Find(&d), &state, now, b.Expires)
-		if slot := sh.Find(&d); s.table.Holds() > s.maxHolds && sh.Holds(slot) > 0 {
-			s.expireHolds(sh, slot, 0) // MaxHolds was larger before
-		}
 	}
 	return true
 }

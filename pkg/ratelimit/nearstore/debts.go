@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -23,12 +24,13 @@ const (
 
 // debts are the buckets that owe units to Redis. Their next take repays most; the background of each server the rest.
 type debts struct {
-	most  int                // buckets in all queues
+	most  int64              // buckets in all queues
 	repay func(epoch uint64) // starts the background of a server
+
+	queued atomic.Int64 // buckets in all queues; written with mu
 
 	mu     sync.Mutex
 	queues map[uint64][]table.Digest // by the epoch of the server; the background of each is running
-	queued int
 }
 
 // add lets the background catch up a bucket. If too many wait, the oldest one of its server is left to its next take.
@@ -36,9 +38,9 @@ func (d *debts) add(epoch uint64, key table.Digest) {
 	d.mu.Lock()
 	queue, running := d.queues[epoch]
 	queue = append(queue, key)
-	if d.queued++; d.queued > d.most {
+	if d.queued.Add(1) > d.most {
 		queue = queue[1:]
-		d.queued--
+		d.queued.Add(-1)
 	}
 	d.queues[epoch] = queue
 	d.mu.Unlock()
@@ -56,14 +58,8 @@ func (d *debts) next(epoch uint64) []table.Digest {
 	if d.queues[epoch] = queue[n:]; n == 0 {
 		delete(d.queues, epoch)
 	}
-	d.queued -= n
+	d.queued.Add(-int64(n))
 	return slices.Clone(queue[:n])
-}
-
-func (d *debts) len() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.queued
 }
 
 // owe lets the background catch up a bucket, whose shard is locked.
@@ -105,7 +101,7 @@ func (s *Store) repaySome(
 	over := make(chan struct{})
 	b := s.exchanges.Get().(*exchange)
 	b.begin(nil, func() {
-		for n := range b.sent {
+		for n := range b.requests {
 			answers = answers && answered(&b.outcomes[n])
 		}
 		close(over)

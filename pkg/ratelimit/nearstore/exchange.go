@@ -18,11 +18,12 @@ type exchange struct {
 	// theirs are the outcomes of the caller's requests, and done is what the caller wants called.
 	theirs []bucket.Outcome
 	done   func()
-	// What is sent: the requests of the caller that are not answered here, and those for catch-ups and leases.
-	sent      []sent
-	sentTakes []sentTake
+	// What is sent: the requests of the caller that are not answered here, and those for catch-ups and leases. callers has
+	// the index of each one among the caller's requests, -1 for another one. sentTakes are the takes of all but Dry ones.
 	requests  []bucket.Request
 	outcomes  []bucket.Outcome
+	callers   []int
+	sentTakes []sentTake
 
 	suspects []*bucket.Take // whose server may have lost state
 	newest   *bucket.Seen   // the newest answer that shows the clock of Redis
@@ -31,12 +32,6 @@ type exchange struct {
 	loaded []bucket.Loaded // room for their states
 	room   [2]bucket.State // room for comparing states
 	shown  bucket.Request  // room for a request that only shows its buckets
-}
-
-// sent is a request to the shared store: one of the caller, a catch-up, or one for a lease.
-type sent struct {
-	caller int // the index of the caller's request, -1 for another one
-	from   int // the index of its first take in exchange.sentTakes
 }
 
 // sentTake is a take that was sent.
@@ -60,7 +55,7 @@ type sentTake struct {
 func (b *exchange) begin(outcomes []bucket.Outcome, done func()) {
 	b.theirs, b.done = outcomes, done
 	b.now = b.store.now()
-	b.sent, b.sentTakes, b.suspects = b.sent[:0], b.sentTakes[:0], b.suspects[:0]
+	b.callers, b.sentTakes, b.suspects = b.callers[:0], b.sentTakes[:0], b.suspects[:0]
 	b.requests, b.outcomes = b.requests[:0], b.outcomes[:0]
 }
 
@@ -170,7 +165,7 @@ func (b *exchange) catchUp(at int64, t *bucket.Take, k *known) {
 
 // add adds a request to what is sent. caller is its index if it is the caller's, else -1.
 func (b *exchange) add(r bucket.Request, caller int) {
-	b.sent = append(b.sent, sent{caller, len(b.sentTakes)})
+	b.callers = append(b.callers, caller)
 	b.requests = append(b.requests, r)
 }
 
@@ -183,13 +178,13 @@ func (b *exchange) addOwn(at int64, t bucket.Take, k *known, a sentTake) {
 
 // send sends what was prepared. The batch ends when it is answered.
 func (b *exchange) send(ctx context.Context) {
-	if len(b.sent) == 0 {
+	if len(b.requests) == 0 {
 		b.end()
 		return
 	}
-	b.outcomes = slices.Grow(b.outcomes, len(b.sent))[:len(b.sent)]
-	for n := range b.sent {
-		if caller := b.sent[n].caller; caller >= 0 {
+	b.outcomes = slices.Grow(b.outcomes, len(b.requests))[:len(b.requests)]
+	for n, caller := range b.callers {
+		if caller >= 0 {
 			b.outcomes[n] = b.theirs[caller] // for its memory
 		}
 	}
@@ -199,8 +194,8 @@ func (b *exchange) send(ctx context.Context) {
 // receive records the answers, and gives the caller its outcomes.
 func (b *exchange) receive() {
 	b.recordAll()
-	for n := range b.sent {
-		if caller := b.sent[n].caller; caller >= 0 {
+	for n, caller := range b.callers {
+		if caller >= 0 {
 			b.theirs[caller], b.outcomes[n] = b.outcomes[n], bucket.Outcome{}
 		}
 	}
@@ -210,12 +205,15 @@ func (b *exchange) receive() {
 // recordAll records what the answers show. The caller gets its outcomes also after a panic.
 func (b *exchange) recordAll() {
 	defer ratelimit.Caught(b.store.panicked)
-	for n := range b.sent {
-		if r, o := &b.requests[n], &b.outcomes[n]; r.Dry {
+	rest := b.sentTakes
+	for n := range b.requests {
+		r, o := &b.requests[n], &b.outcomes[n]
+		if r.Dry {
 			b.answerDry(r, o)
-		} else {
-			b.record(&b.sent[n], r, o)
+			continue
 		}
+		b.record(rest[:len(r.Takes)], r, o)
+		rest = rest[len(r.Takes):]
 	}
 	for i := range b.sentTakes {
 		b.sentTakes[i].take.Floor = nil

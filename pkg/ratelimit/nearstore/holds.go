@@ -1,6 +1,7 @@
 package nearstore
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -89,21 +90,22 @@ func (k *known) counted(until int64) *bucket.Holds {
 	return all
 }
 
-// floor returns the holds that a floor has: first those that Redis may not have.
-func (h *holdings) floor() *bucket.Holds {
-	if h == nil {
-		return nil
+// floor sets the holds of a floor.
+func (h *holdings) floor(f *bucket.Floor) {
+	if f.State.Holds = nil; h == nil {
+		return
 	}
-	f, left := new(bucket.Holds), floorHolds
-	for _, holds := range []*bucket.Holds{&h.unsent, &h.own} {
-		for _, c := range holds.Live() {
-			if left > 0 && !slices.Contains(h.ending, c.ID) {
-				f.Add(c)
-				left--
-			}
-		}
+	f.Unsent, h.sent = h.newest(&h.unsent, floorHolds), h.sent || h.unsent.Number() > 0
+	f.State.Holds = h.newest(&h.own, floorHolds-int(f.Unsent.Number()))
+}
+
+// newest returns the holds that expire last: another replica has more probably settled the others.
+func (h *holdings) newest(holds *bucket.Holds, most int) *bucket.Holds {
+	live := slices.DeleteFunc(holds.Live(), func(c bucket.HoldCost) bool { return slices.Contains(h.ending, c.ID) })
+	f := new(bucket.Holds)
+	for _, c := range live[max(0, len(live)-most):] {
+		f.Add(c)
 	}
-	h.sent = h.sent || h.unsent.Number() > 0
 	return f
 }
 
@@ -126,8 +128,8 @@ func settled(t *bucket.Take) int64 {
 	return t.Hold.Settled(2*t.Limit.Capacity() + 1)
 }
 
-// full reports whether no further hold is remembered by id.
-func (s *Store) full() bool { return s.table.Holds() >= s.maxHolds }
+// full reports whether no further hold of a bucket is remembered by id. The table counts at most 65,535 of a bucket.
+func (s *Store) full(h *holdings) bool { return s.table.Holds() >= s.maxHolds || h.number() >= 1<<16-2 }
 
 // shown returns the base without charges for holds that expired here.
 func (k *known) shown() *bucket.State {
@@ -159,14 +161,10 @@ func (h *holdings) end(c bucket.HoldCost) (inRedis bool) {
 		return h.sent
 	}
 	if o := h.others(); c.Expires == 0 && o.Number > 0 {
-		units := int64(0)
-		switch o.Number {
-		case 1:
-			units = o.Units
-		case o.Units:
-			units = 1
+		if o.Number > 1 && o.Number < o.Units { // the units of one of several are not known
+			o.Units = 0
 		}
-		h.less(units, 1)
+		h.less(o.Units/o.Number, 1)
 	}
 	return true
 }
@@ -200,7 +198,7 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 	h := k.holdsOf(a.take)
 	if w.Floor == bucket.FloorJoined || w.Floor == bucket.FloorVoided { // a note of a refund voids no holds
 		joined := h.own.Units()
-		for _, c := range a.take.Floor.State.Holds.Live() {
+		for _, c := range a.take.Floor.Unsent.Live() {
 			if h.unsent.Remove(c.ID, c.Expires) {
 				h.own.Add(c)
 			}
@@ -213,7 +211,7 @@ func (b *exchange) learnHolds(a *sentTake, k *known, w *takeAnswer, older bool) 
 	}
 	if reserved {
 		for _, c := range a.take.Hold.Reserves {
-			if c.Expires = w.Held.Until; c.Cost > 0 && !b.store.full() {
+			if c.Expires = w.Held.Until; c.Cost > 0 && !b.store.full(h) {
 				h.own.Add(c)
 			}
 		}
@@ -238,7 +236,8 @@ func (b *exchange) hold(r *bucket.Request, i int, d *bucket.Decision) bool {
 	h := k.holdsOf(t)
 	for _, c := range t.Hold.Settles {
 		inRedis := h.end(c)
-		if c.Cost = 0; inRedis && (c.Expires != 0 || !r.Uncertain) && !b.store.full() {
+		if c.Cost = 0; inRedis && (c.Expires != 0 || !r.Uncertain) && !b.store.full(h) {
+			c.Expires = cmp.Or(c.Expires, bucket.EndedBefore)
 			h.ended = append(h.ended, c)
 		}
 	}

@@ -101,13 +101,13 @@ func (k *known) keep(sh *table.Shard[note, extra], s *Store) {
 		if k.slot == table.NoSlot {
 			k.slot = sh.Add(&k.key, k.rule, table.Clock{Now: s.now(), Ahead: k.ahead})
 		}
-		sh.Set(k.slot, &k.limit, &k.state, table.ExpiryAt(k.expires))
 		if k.holds != nil {
 			sh.SetHolds(k.slot, k.holds.number())
 			if k.holds.empty() {
 				k.holds = nil
 			}
 		}
+		sh.Set(k.slot, &k.limit, &k.state, table.ExpiryAt(k.expires))
 		if *sh.Note(k.slot) = k.note; k.extra != (extra{}) {
 			sh.SetExtra(k.slot, k.extra)
 		} else {
@@ -188,7 +188,7 @@ func (k *known) floor() *bucket.Floor {
 		f.State.Count -= f.State.Grants[last].Cost
 		f.State.Grants, f.Cut = f.State.Grants[:last], false
 	}
-	f.State.Holds = k.holds.floor()
+	k.holds.floor(f)
 	return f
 }
 

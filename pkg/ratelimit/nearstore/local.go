@@ -57,7 +57,7 @@ func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 		} else {
 			s.Charge(&r.Takes[i].Limit, t, k.unanswered)
 		}
-		b.loaded[i] = bucket.Loaded{State: s, Full: hold != nil && b.store.full()}
+		b.loaded[i] = bucket.Loaded{State: s, Full: r.Takes[i].Reserves() && b.store.table.Full(1, b.store.maxHolds)}
 	}
 	if r.Dry {
 		r.DecideDry(t, b.loaded, o)

@@ -96,7 +96,7 @@ func New(cfg Config) (*Store, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.debts = debts{
-		most: cmp.Or(cfg.MaxBuckets, table.Default), queues: map[uint64][]table.Digest{},
+		most: int64(cmp.Or(cfg.MaxBuckets, table.Default)), queues: map[uint64][]table.Digest{},
 		repay: func(epoch uint64) { s.background.Go(func() { s.repayServer(ctx, epoch) }) },
 	}
 	s.background.Go(func() { s.table.Sweep(ctx, table.SweepInterval, s.now) })

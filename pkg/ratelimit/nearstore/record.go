@@ -9,8 +9,7 @@ import (
 )
 
 // record notes what the outcome of a request shows of its buckets.
-func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
-	asked := b.sentTakes[s.from : s.from+len(r.Takes)]
+func (b *exchange) record(asked []sentTake, r *bucket.Request, o *bucket.Outcome) {
 	b.known = slices.Grow(b.known[:0], len(asked))[:len(asked)]
 	for i := range asked {
 		b.known[i].handle = asked[i].bucket
@@ -120,7 +119,8 @@ func (b *exchange) learn(a *sentTake, k *known, w *takeAnswer) {
 	if a.catchUp > 0 && k.debt != nil {
 		k.flying -= a.catchUp
 		still = max(0, still-a.catchUp)
-		s.counts.caughtUp(a, w)
+		s.counts.caughtUp.Add(uint64(a.catchUp))
+		s.counts.over(a, w, a.catchUp)
 	}
 	b.accept(a, k, w)
 	b.lease(a, k, w)

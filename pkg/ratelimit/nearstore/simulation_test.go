@@ -90,7 +90,7 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 			storetest.JoinFloor(t.Floor, &t.Limit, &loaded[i].State, now)
 			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
 		} else if t.Floor != nil { // the note voids no holds
-			holds := bucket.Floor{State: bucket.State{Holds: t.Floor.State.Holds}}
+			holds := bucket.Floor{State: bucket.State{Holds: t.Floor.State.Holds}, Unsent: t.Floor.Unsent}
 			storetest.JoinFloor(&holds, &t.Limit, &loaded[i].State, now)
 			s.states[t.Key] = loaded[i].State.Clone()
 		}

@@ -8,15 +8,9 @@ import (
 
 // counts count since New.
 type counts struct {
-	admitted, uncertain, caughtUpUnits, minted atomic.Uint64
-	floors, losses, unreadable                 atomic.Uint64
-	leaseCharged, leaseUsed                    atomic.Uint64
-}
-
-// caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
-func (c *counts) caughtUp(a *sentTake, w *takeAnswer) {
-	c.caughtUpUnits.Add(uint64(a.catchUp))
-	c.over(a, w, a.catchUp)
+	admitted, uncertain, caughtUp, minted atomic.Uint64
+	floors, losses, unreadable            atomic.Uint64
+	leaseCharged, leaseUsed               atomic.Uint64
 }
 
 // over counts what is over the capacity after Redis has taken over units that were admitted here.
@@ -52,8 +46,8 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
 		Memory: s.table.Stats(), Replicas: s.replicas.Load(),
-		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
-		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
+		Admitted: c.admitted.Load(), CaughtUp: c.caughtUp.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
+		Owing: int(s.debts.queued.Load()), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
 		LeaseCharged: c.leaseCharged.Load(), LeaseUsed: c.leaseUsed.Load(),
 	}
 }

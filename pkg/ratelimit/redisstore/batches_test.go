@@ -38,7 +38,7 @@ func TestManyTakes(t *testing.T) {
 // TestOneRoundTrip checks that a batch needs one command, however many requests and takes it has.
 func TestOneRoundTrip(t *testing.T) {
 	server := testenv.Redis(t)
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})
 	healthy(t, s)
 	commands := commandStats(t, server)
 	var batch []bucket.Request

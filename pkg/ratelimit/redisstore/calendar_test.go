@@ -8,7 +8,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
@@ -117,9 +117,43 @@ func TestLargeWindow(t *testing.T) {
 			o := []bucket.Outcome{{}}
 			ratelimit.Take(t.Context(), script, []bucket.Request{r}, o)
 			text := script.client.Get(t.Context(), step.take.Key).Val()
-			state, err := storetest.ParseState(limit.Algorithm, text)
+			state, err := parseState(limit.Algorithm, text)
 			if o[0].Err != nil || err != nil || state.Count != step.count {
 				t.Errorf("step %d: %q, want a count of %s (%v, %v)", i, text, strconv.FormatInt(step.count, 10), o[0].Err, err)
+			}
+		}
+	}
+}
+
+// TestHoldsBeyondTheKnownDays reserves around the changes of the clock for a week. Redis knows three windows only, and
+// must keep the bucket for as long as the charge of the expired hold matters.
+func TestHoldsBeyondTheKnownDays(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := testenv.Redis(t)
+	s, limit := open(t, redisstore.Config{URL: server.Addr}), daysAt(0, 10)
+	limit.Calendar = bucket.NewCalendar("day", zone)
+	week := bucket.Hold{TTL: (7 * 24 * time.Hour).Microseconds(), Most: 10}
+	for _, change := range []time.Time{
+		time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC), time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC),
+	} {
+		for hours := -10 * 24; hours < 3*24; hours++ {
+			at := change.Add(time.Duration(hours)*time.Hour + 30*time.Minute)
+			request := hold(at.String(), limit, 0, week, held(1, 1), nil)
+			request.At = at.UnixMicro()
+			take(t.Context(), s, request)
+			text, err := server.Do("GET", at.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var units, number, first, last, till int64
+			if _, err := fmt.Sscanf(text, "h1 %d %d %d %d %d|", &units, &number, &first, &last, &till); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			if _, end := limit.WindowAt(request.At + week.TTL); till < end {
+				t.Errorf("%v: Redis keeps the bucket until %v, want at least %v", at, time.UnixMicro(till), time.UnixMicro(end))
 			}
 		}
 	}

@@ -64,11 +64,7 @@ func (c *cluster) close() error {
 	nodes := c.known
 	c.known = nil
 	c.mu.Unlock()
-	var failed []error
-	for _, n := range nodes {
-		failed = append(failed, n.close())
-	}
-	return errors.Join(failed...)
+	return together(slices.Collect(maps.Values(nodes)), (*node).close)
 }
 
 // name returns the addresses to begin with.
@@ -286,12 +282,5 @@ func (c *cluster) ping(ctx context.Context) error {
 			return err
 		}
 	}
-	masters := c.masters()
-	failed := make([]error, len(masters))
-	var all sync.WaitGroup
-	for i, n := range masters { // together, so that a node that hangs leaves the time of ctx to the others
-		all.Go(func() { failed[i] = n.ping(ctx) })
-	}
-	all.Wait()
-	return errors.Join(failed...)
+	return together(c.masters(), func(n *node) error { return n.ping(ctx) })
 }

@@ -142,7 +142,7 @@ func TestClusterMovingSlot(t *testing.T) {
 	cluster := testenv.Cluster(t)
 	s := openCluster(t, cluster)
 	from, to := fromTo(cluster, "{moving}")
-	charged := 0
+	charged, holds := 0, 0
 	decide := func(when string) {
 		t.Helper()
 		for range 3 {
@@ -161,6 +161,18 @@ func TestClusterMovingSlot(t *testing.T) {
 				t.Fatalf("%s: %+v, want %d left", when, o, 1000-charged-1)
 			}
 			charged++
+			// A hold has 2 units, of which the next request settles 1.
+			o := take(t.Context(), s, hold("{moving}h", perDay(1000), 0, minutes, held(2, holds+1), held(1, holds)))[0]
+			if when == "with one key moved" { // no node has both keys of the bucket
+				if redisstore.Reason(o.Err) != "TRYAGAIN" || errors.Is(o.Err, ratelimit.ErrOutcomeUnknown) {
+					t.Fatalf("%s: hold %d: %+v, want TRYAGAIN", when, holds, o)
+				}
+				continue
+			}
+			holds++
+			if o.Err != nil || !o.Allowed || o.Decisions[0].Held.Number != 1 || o.Decisions[0].Remaining != int64(1000-holds-2) {
+				t.Fatalf("%s: hold %d: %+v, want %d left", when, holds, o, 1000-holds-2)
+			}
 		}
 		// A request that is denied charges nothing, wherever its buckets are.
 		r := askAll(perDay(1000), "{moving}a", "{moving}b")
@@ -173,8 +185,14 @@ func TestClusterMovingSlot(t *testing.T) {
 	cluster.BeginMove("{moving}", from, to)
 	decide("with no key moved")
 	cluster.MoveKey("{moving}a", from, to)
+	cluster.MoveKey("{moving}h", from, to)
 	decide("with one key moved")
 	cluster.MoveKey("{moving}b", from, to)
+	other, err := from.Do("KEYS", "rl:h*{moving}h")
+	if err != nil || other == "" {
+		t.Fatalf("the other key of a bucket with holds: %q, %v", other, err)
+	}
+	cluster.MoveKey(other, from, to)
 	decide("with both keys moved")
 	for i := range charged { // the new buckets, which must leave before the slot does
 		key := fmt.Sprintf("{moving}new %d", i)

@@ -21,7 +21,7 @@ type connection struct {
 
 type attempt struct {
 	connection
-	err    error
+	err    error         // proves that no script has run
 	over   chan struct{} // closed at the end
 	cancel context.CancelFunc
 }
@@ -51,32 +51,21 @@ func (n *node) connect(ctx context.Context) *attempt {
 		defer close(a.over)
 		defer cancel()
 		// The connection is never given back, so that the library does not use it again.
-		if err := client.Conn().Ping(ctx).Err(); err != nil {
-			a.fail(err)
+		err := client.Conn().Ping(ctx).Err()
+		if err == nil {
+			a.link = last.Load()
+			a.link.bound = nil // the worker bounds the replies by what it asks
+			err = a.link.SetDeadline(time.Time{})
+		}
+		if err == nil {
 			return
 		}
-		a.link = last.Load()
-		a.link.bound = nil // the worker bounds the replies by what it asks
-		if err := a.link.SetDeadline(time.Time{}); err != nil {
-			a.fail(err)
+		a.close()
+		if a.err = err; !notRun(err) {
+			a.err = fmt.Errorf("%w: %w", errNotConnected, err)
 		}
 	}()
 	return a
-}
-
-// fail ends an attempt with an error, which proves that no script has run.
-func (a *attempt) fail(err error) {
-	a.close()
-	if a.err = err; !notRun(err) {
-		a.err = fmt.Errorf("%w: %w", errNotConnected, err)
-	}
-}
-
-// end ends an attempt that is not needed any more.
-func (a *attempt) end() {
-	a.cancel()
-	a.close()
-	<-a.over
 }
 
 // past reports whether an attempt that was made for earlier calls has failed, or its connection has ended since. That
@@ -127,8 +116,10 @@ func (w *worker) connect(ctx context.Context, end time.Time) (connection, error)
 
 // forget ends the attempt to connect, if there is one.
 func (w *worker) forget() {
-	if w.attempt != nil {
-		w.attempt.end()
+	if a := w.attempt; a != nil {
+		a.cancel()
+		a.close()
+		<-a.over
 		w.attempt = nil
 	}
 }

@@ -120,68 +120,37 @@ func (e *errand) pieces(s *spread, parts []*bucket.Part) (pieces []piece) {
 	return pieces
 }
 
-// delivery is what is sent to one node at once.
-type delivery struct {
-	node   *node
-	pieces []piece
-	call   *call // nil if the slot has no node now
-}
-
 // deliver lets the nodes decide the pieces, and follows those whose slots have moved. Settling pieces are sent even if
 // the caller does not wait for their answers any more.
 func (e *errand) deliver(pieces []piece, settling bool) {
 	for len(pieces) > 0 {
-		deliveries := sortByNode(pieces)
+		slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.place.slot, b.place.slot) })
 		var answered sync.WaitGroup
-		for i := range deliveries {
-			e.prepare(&deliveries[i], settling, answered.Done)
-		}
-		for i := range deliveries { // not before all are prepared: a panic must leave no call on its way
-			if c := deliveries[i].call; c != nil {
-				answered.Add(1)
-				c.start(e.ctx)
+		calls := map[*node]*call{}
+		for _, p := range pieces {
+			n := p.place.node
+			if n == nil {
+				*p.outcome = bucket.Outcome{Err: ErrUnavailable}
+				continue
 			}
+			if calls[n] == nil {
+				calls[n] = n.newCall(e.until, answered.Done)
+				calls[n].settling = settling
+			}
+			calls[n].add(p.request, p.outcome, p.place.scope)
+		}
+		for _, c := range calls { // not before all are prepared: a panic must leave no call on its way
+			answered.Add(1)
+			c.start(e.ctx)
 		}
 		answered.Wait()
-		pieces = nil
-		for i := range deliveries {
-			d := &deliveries[i]
-			for k := range d.pieces {
-				if p := &d.pieces[k]; p.outcome.Err != nil && e.within.Err() == nil {
-					pieces = append(pieces, e.follow(p)...)
-				}
+		var moved []piece
+		for i := range pieces {
+			if p := &pieces[i]; p.outcome.Err != nil && e.within.Err() == nil {
+				moved = append(moved, e.follow(p)...)
 			}
 		}
-	}
-}
-
-// sortByNode returns one delivery for each node. Its pieces are in the order of their slots.
-func sortByNode(pieces []piece) (all []delivery) {
-	for _, p := range pieces {
-		i := slices.IndexFunc(all, func(d delivery) bool { return d.node == p.place.node })
-		if i < 0 {
-			i, all = len(all), append(all, delivery{node: p.place.node})
-		}
-		all[i].pieces = append(all[i].pieces, p)
-	}
-	for _, d := range all {
-		slices.SortStableFunc(d.pieces, func(a, b piece) int { return cmp.Compare(a.place.slot, b.place.slot) })
-	}
-	return all
-}
-
-// prepare makes the call of a delivery. The call calls done when the pieces have their outcomes.
-func (e *errand) prepare(d *delivery, settling bool, done func()) {
-	if d.node == nil {
-		for _, p := range d.pieces {
-			*p.outcome = bucket.Outcome{Err: ErrUnavailable}
-		}
-		return
-	}
-	d.call = d.node.newCall(e.until, done)
-	d.call.settling = settling
-	for _, p := range d.pieces {
-		d.call.add(p.request, p.outcome, p.place.scope)
+		pieces = moved
 	}
 }
 

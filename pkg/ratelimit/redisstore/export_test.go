@@ -9,14 +9,14 @@ import (
 
 // Gathered returns the number of calls that wait to be sent.
 func (s *Store) Gathered() int {
-	s.main.(*node).lane.mu.Lock()
-	defer s.main.(*node).lane.mu.Unlock()
-	return len(s.main.(*node).lane.queue)
+	s.spaces[0].(*node).lane.mu.Lock()
+	defer s.spaces[0].(*node).lane.mu.Unlock()
+	return len(s.spaces[0].(*node).lane.queue)
 }
 
 // OnWire returns the number of script calls that wait for their replies.
 func (s *Store) OnWire() (calls int) {
-	l := &s.main.(*node).lane
+	l := &s.spaces[0].(*node).lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.workers {
@@ -29,7 +29,7 @@ func (s *Store) OnWire() (calls int) {
 
 // Connected returns the number of workers that have a connection.
 func (s *Store) Connected() (workers int) {
-	l := &s.main.(*node).lane
+	l := &s.spaces[0].(*node).lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.workers {
@@ -42,7 +42,7 @@ func (s *Store) Connected() (workers int) {
 
 // Quiet reports whether all connections of workers are open, as far as that is known here, and nothing has arrived.
 func (s *Store) Quiet() bool {
-	l := &s.main.(*node).lane
+	l := &s.spaces[0].(*node).lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !slices.ContainsFunc(l.workers, func(w *worker) bool { return w.link != nil && !w.link.quiet() })
@@ -57,7 +57,7 @@ func Hear(name, channel, payload string) (master, chosen string) {
 
 // ReplaceClient replaces the client by one of an address, as after a failover.
 func ReplaceClient(ctx context.Context, s *Store, addr string) error {
-	return s.main.(*node).use(ctx, addr)
+	return s.spaces[0].(*node).use(ctx, addr)
 }
 
 // Complete is complete, for tests of its forms.
@@ -65,21 +65,21 @@ var Complete = complete
 
 // ChangeTable replaces the table of the slots by an empty one, and back, until end is closed.
 func ChangeTable(s *Store, end <-chan struct{}) {
-	full := s.main.(*cluster).table.Load()
+	full := s.spaces[0].(*cluster).table.Load()
 	for {
 		select {
 		case <-end:
 			return
 		default:
 		}
-		s.main.(*cluster).table.Store(new(slotTable))
-		s.main.(*cluster).table.Store(full)
+		s.spaces[0].(*cluster).table.Store(new(slotTable))
+		s.spaces[0].(*cluster).table.Store(full)
 	}
 }
 
 // ReplaceNodes ends all nodes, as if other servers had their slots now, and reads the slots again.
 func ReplaceNodes(ctx context.Context, s *Store) error {
-	c := s.main.(*cluster)
+	c := s.spaces[0].(*cluster)
 	c.mu.Lock()
 	old := c.known
 	c.known = map[string]*node{}

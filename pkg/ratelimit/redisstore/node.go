@@ -93,11 +93,11 @@ func (n *node) close() error {
 
 // ping is Store.Ping for this node.
 func (n *node) ping(ctx context.Context) error {
-	t := n.target.Load()
-	err := loadScript(ctx, t.client)
-	for err != nil && t != n.target.Load() { // another target took its place, and its connections were closed
-		t = n.target.Load()
+	var err error
+	for again := true; again; {
+		t := n.target.Load()
 		err = loadScript(ctx, t.client)
+		again = err != nil && t != n.target.Load() // another one took its place, and its connections were closed
 	}
 	over := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, redis.ErrClosed) // for the caller or for the node
 	if err != nil && !isLogin(err) && !over {

@@ -45,6 +45,12 @@ func TestPerSecondPlaces(t *testing.T) {
 			t.Errorf("the keys %q (%v), want %q", keys, err, c.keys)
 		}
 	}
+	// A limit of requests at once has no window: its holds are in the main Redis.
+	atOnce := bucket.Limit{Algorithm: bucket.Concurrency, Requests: 1}
+	take(t.Context(), s, hold("slots", atOnce, 0, bucket.Hold{TTL: 1e9, Most: 1, Release: true}, held(1, 1), nil))
+	if there, err := main.Do("EXISTS", "slots"); there != "1" || err != nil {
+		t.Errorf("EXISTS of the bucket in the main Redis: %s, %v", there, err)
+	}
 }
 
 // TestPerSecondDown checks that requests that need only the other Redis are decided while one of the two is down.

@@ -244,6 +244,7 @@ func (r *releases) run() {
 		cfg.PerSecond = &second
 	}
 	s := open(r.T, cfg)
+	testenv.Eventually(r.T, func() error { return s.Ping(r.Context()) }, "Redis answers") // also on a busy machine
 	for _, c := range callers {
 		for l := range releasedLimits {
 			o := take(r.Context(), s, bucket.Request{Takes: []bucket.Take{{Key: c.key(l), Limit: releasedLimits[l]}}})[0]

@@ -73,7 +73,7 @@ func (s *Store) enter(ctx context.Context, id string, score int) (n int, err err
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	key := s.cfg.KeyPrefix + "rl:replicas" // no bucket has this key: see ratelimit.identity
-	h := s.main.home(key)
+	h := s.spaces[0].home(key)
 	if h.cluster != nil {
 		defer func() {
 			if err != nil {

@@ -15,20 +15,19 @@ func (s *Store) Keys(ctx context.Context, l bucket.Limit, pattern string, most i
 	seen := map[string]bool{} // a key can come twice
 	for _, n := range s.space(&l).masters() {
 		const page = 1000
-		for cursor, begun := uint64(0), false; cursor != 0 || !begun; begun = true {
-			if len(seen) >= most {
+		found := n.target.Load().client.Scan(ctx, 0, pattern, page).Iterator()
+		for found.Next(ctx) {
+			key := found.Val()
+			switch {
+			case seen[key]:
+			case len(seen) == most:
 				return keys, false, nil
+			default:
+				seen[key], keys = true, append(keys, key)
 			}
-			var found []string
-			found, cursor, err = n.target.Load().client.Scan(ctx, cursor, pattern, page).Result()
-			if err != nil {
-				return keys, false, fmt.Errorf("search the keys of %s: %w", n.name, err)
-			}
-			for _, key := range found {
-				if !seen[key] && len(seen) < most {
-					seen[key], keys = true, append(keys, key)
-				}
-			}
+		}
+		if err := found.Err(); err != nil {
+			return keys, false, fmt.Errorf("search the keys of %s: %w", n.name, err)
 		}
 	}
 	return keys, true, nil

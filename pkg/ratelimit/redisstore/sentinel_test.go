@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -119,36 +118,4 @@ func TestSentinelEvents(t *testing.T) {
 			t.Errorf("%s %s: master %q, chosen %q, want %q, %q", c.channel, c.payload, master, chosen, c.master, c.chosen)
 		}
 	}
-}
-
-// TestSentinelPing pings while the client is replaced, as at the start and after a failover. No ping fails, and none
-// opens the breaker.
-func TestSentinelPing(t *testing.T) {
-	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: patient})
-	healthy(t, s)
-	end, replacing := make(chan struct{}), sync.WaitGroup{}
-	replacing.Go(func() {
-		for {
-			select {
-			case <-end:
-				return
-			default:
-			}
-			if err := redisstore.ReplaceClient(t.Context(), s, sentinels.Master.Addr); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	for range 500 {
-		if err := s.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if o := takeOne(t, s, "k", perDay(1e6)); o.Err != nil {
-			t.Error(o.Err)
-		}
-	}
-	close(end)
-	replacing.Wait()
 }

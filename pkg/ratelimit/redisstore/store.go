@@ -92,11 +92,9 @@ const perSecondBelow = 60_000_000
 
 // Store keeps buckets in Redis. It is safe for concurrent use.
 type Store struct {
-	cfg       Config // that of main, with the longer Timeout of both
-	main      keyspace
-	perSecond keyspace // nil: main has all buckets
-	spaces    []keyspace
-	leave     func() // ends CountReplicas
+	cfg    Config     // that of the main keyspace, with the longer Timeout of all
+	spaces []keyspace // the main one, and that of Config.PerSecond if it is set
+	leave  func()     // ends CountReplicas
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -107,17 +105,18 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, main: main, spaces: []keyspace{main}, leave: func() {}}
+	s := &Store{cfg: cfg, spaces: []keyspace{main}, leave: func() {}}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
 	second := cfg.PerSecond.withDefaults()
 	second.Up, second.Took, second.Panicked = cfg.Up, cfg.Took, cfg.Panicked
 	second.KeyPrefix, second.epochs = cfg.KeyPrefix, cfg.epochs
-	if s.perSecond, err = newKeyspace(second); err != nil {
+	perSecond, err := newKeyspace(second)
+	if err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}
-	s.spaces = append(s.spaces, s.perSecond)
+	s.spaces = append(s.spaces, perSecond)
 	s.cfg.Timeout = max(s.cfg.Timeout, second.Timeout)
 	return s, nil
 }
@@ -131,10 +130,17 @@ func (e *PerSecondError) Unwrap() error { return e.error }
 // Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered. Replicas count this one no longer.
 func (s *Store) Close() error {
 	s.leave()
-	var failed []error
-	for _, space := range s.spaces {
-		failed = append(failed, space.close())
+	return together(s.spaces, keyspace.close)
+}
+
+// together calls do for all at once, so that one that hangs leaves the time to the others. It joins the errors.
+func together[T any](all []T, do func(T) error) error {
+	failed := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, one := range all {
+		running.Go(func() { failed[i] = do(one) })
 	}
+	running.Wait()
 	return errors.Join(failed...)
 }
 
@@ -142,25 +148,19 @@ func (s *Store) Close() error {
 // only ctx and DialTimeout bound it. If a Redis is unreachable, Ping opens its breaker, as a failed request would. An
 // error of Config.PerSecond is a *PerSecondError; with Config.PerSecond, Ping joins the errors of both.
 func (s *Store) Ping(ctx context.Context) error {
-	if s.perSecond == nil {
-		return s.main.ping(ctx)
-	}
-	var failed [2]error
-	var both sync.WaitGroup // together, so that one that hangs leaves the time of ctx to the other
-	both.Go(func() { failed[0] = s.main.ping(ctx) })
-	both.Go(func() {
-		if err := s.perSecond.ping(ctx); err != nil {
-			failed[1] = &PerSecondError{err}
+	return together(s.spaces, func(space keyspace) error {
+		err := space.ping(ctx)
+		if err != nil && space != s.spaces[0] {
+			return &PerSecondError{err}
 		}
+		return err
 	})
-	both.Wait()
-	return errors.Join(failed[:]...)
 }
 
 // Nodes returns the state of each Redis that has buckets.
 func (s *Store) Nodes() (all []NodeState) {
 	for _, space := range s.spaces {
-		perSecond, masters := space == s.perSecond, space.masters()
+		perSecond, masters := space != s.spaces[0], space.masters()
 		for _, n := range masters {
 			all = append(all, NodeState{Name: n.name, PerSecond: perSecond, Up: !n.breaker.open()})
 		}
@@ -176,14 +176,14 @@ func (s *Store) Nodes() (all []NodeState) {
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	now := time.Now()
 	until := s.cfg.end(ctx, now)
-	one, isOne := s.main.(*node)
+	one, isOne := s.spaces[0].(*node)
 	switch {
 	case len(requests) == 0:
 		done()
 	case !until.After(now) || ctx.Err() != nil:
 		fail(outcomes, ErrTooLate)
 		done()
-	case isOne && s.perSecond == nil:
+	case isOne && len(s.spaces) == 1:
 		c := one.newCall(until, done)
 		for i := range requests {
 			c.add(&requests[i], &outcomes[i], scope{})
@@ -229,10 +229,10 @@ func (s *Store) home(t *bucket.Take) home { return s.space(&t.Limit).home(t.Key)
 
 // space returns the keyspace that has the buckets of a limit.
 func (s *Store) space(l *bucket.Limit) keyspace {
-	if s.perSecond != nil && l.Window < perSecondBelow && !l.Algorithm.Windowless() {
-		return s.perSecond
+	if len(s.spaces) > 1 && l.Window < perSecondBelow && !l.Algorithm.Windowless() {
+		return s.spaces[1]
 	}
-	return s.main
+	return s.spaces[0]
 }
 
 // independent returns how many of the requests can be sent together: those before the first one with a bucket of an

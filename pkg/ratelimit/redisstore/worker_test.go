@@ -193,6 +193,32 @@ func TestForgedRepliesToLibrary(t *testing.T) {
 	}
 }
 
+// TestPingOfReplacedTarget replaces the target while a ping waits for it, as at the start and after a failover. The
+// store then closes the connections of the old target. The ping goes on at the new one, and does not open the breaker.
+func TestPingOfReplacedTarget(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	p := newForger(t, server.Addr)
+	s := open(t, redisstore.Config{URL: p.addr, Timeout: patient})
+	healthy(t, s)
+	word, replace := "ping", func(net.Conn, []byte) {
+		if err := redisstore.ReplaceClient(t.Context(), s, server.Addr); err != nil {
+			t.Error(err)
+		}
+	}
+	p.other.Store(&word)
+	p.forge.Store(&replace)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if p.forge.Load() != nil {
+		t.Error("the target was not replaced during the ping")
+	}
+	if err := takeOne(t, s, "k", perDay(1e6)).Err; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClosedAfterAnswer has a Redis that closes a connection after an answer, as at its end or if an operator kills the
 // client. The call that waits for the connection is not lost: it goes over another one.
 func TestClosedAfterAnswer(t *testing.T) {

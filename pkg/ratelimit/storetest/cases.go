@@ -261,7 +261,7 @@ func readScripts(t *testing.T) (scripts []script) {
 			scripts = append(scripts, s)
 		}
 	}
-	root := filepath.Join(moduleRoot(t), "pkg", "ratelimit")
+	root := filepath.Join(moduleRoot(), "pkg", "ratelimit")
 	files, err := filepath.Glob(filepath.Join(root, "storetest", "cases", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases in %s (%v)", root, err)

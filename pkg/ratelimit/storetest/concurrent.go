@@ -43,6 +43,18 @@ func together(shared []Store, work func(goroutine int, store Store)) {
 	all.Wait()
 }
 
+// ask takes from one of the goroutines, and reports errors.
+func ask(t *testing.T, store Store, batch ...bucket.Request) []bucket.Outcome {
+	outcomes := make([]bucket.Outcome, len(batch))
+	ratelimit.Take(t.Context(), store, batch, outcomes)
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Errorf("take: %v", o.Err)
+		}
+	}
+	return outcomes
+}
+
 // exactlyTheLimit sends more requests than the limit, alone and in batches. Exactly as many as the limit are allowed.
 func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const limit, each = 500, 12
@@ -55,13 +67,8 @@ func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 			for i := range batch {
 				batch[i] = request(bucket.Take{Key: key, Limit: perDecades(algorithm, limit), Cost: 1})
 			}
-			outcomes := make([]bucket.Outcome, size)
-			ratelimit.Take(t.Context(), store, batch, outcomes)
-			for _, o := range outcomes {
-				switch {
-				case o.Err != nil:
-					t.Errorf("take: %v", o.Err)
-				case o.Allowed:
+			for _, o := range ask(t, store, batch...) {
+				if o.Allowed {
 					allowed.Add(1)
 				}
 			}
@@ -87,12 +94,7 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 					Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3)),
 				})
 			}
-			outcomes := make([]bucket.Outcome, 1)
-			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
-			switch {
-			case outcomes[0].Err != nil:
-				t.Errorf("take: %v", outcomes[0].Err)
-			case outcomes[0].Allowed:
+			if ask(t, store, r)[0].Allowed {
 				for i, b := range chosen {
 					charged[b].Add(int64(r.Takes[i].Cost))
 				}
@@ -123,15 +125,9 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	var asked, allowed atomic.Int64
 	start := time.Now()
 	together(shared, func(_ int, store Store) {
-		outcomes := make([]bucket.Outcome, 1)
 		for time.Since(start) < duration {
 			asked.Add(1)
-			r := request(bucket.Take{Key: key, Limit: limit, Cost: 1})
-			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
-			switch {
-			case outcomes[0].Err != nil:
-				t.Errorf("take: %v", outcomes[0].Err)
-			case outcomes[0].Allowed:
+			if ask(t, store, request(bucket.Take{Key: key, Limit: limit, Cost: 1}))[0].Allowed {
 				allowed.Add(1)
 			}
 		}

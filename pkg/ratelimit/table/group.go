@@ -3,53 +3,28 @@ package table
 import (
 	"container/heap"
 	"math"
-	"slices"
 )
 
 // group holds the buckets of one rule in a shard.
 type group struct {
 	rule uint64
-	// parts have the slots of the buckets, in no order. entry.place is the index of a bucket's slot. All parts have
-	// partLen slots, but the first one grows up to that, because most rules have few buckets.
-	parts  [][]uint32
-	length uint32
+	// slots are those of the buckets, in no order. entry.place is the index of a bucket's slot.
+	slots []uint32
 	// holding is how many of the buckets have live holds. They are the first ones, so that the others are evicted.
 	holding uint32
 	// at is the group's index in groups.heap.
 	at uint32
 }
 
-// partLen is how many slots are allocated together, so that a large group grows and shrinks fast.
-const partLen = 1024
-
-func (g *group) slot(i uint32) *uint32 { return &g.parts[i/partLen][i%partLen] }
-
-// push adds a slot at the end.
-func (g *group) push(slot uint32) {
-	switch part := int(g.length / partLen); {
-	case g.length == 0:
-		g.parts = append(g.parts, make([]uint32, 1))
-	case part == len(g.parts):
-		g.parts = append(g.parts, make([]uint32, partLen))
-	case part == 0 && int(g.length) == len(g.parts[0]):
-		g.parts[0] = append(g.parts[0], make([]uint32, g.length)...)[:2*g.length]
-	}
-	*g.slot(g.length) = slot
-	g.length++
-}
-
 // pop removes the slot at the end. It keeps some memory for the next ones.
 func (g *group) pop() (slot uint32) {
-	g.length--
-	slot = *g.slot(g.length)
-	n, last := int(g.length), len(g.parts)-1
-	switch part := g.parts[last]; {
-	case n == 0:
-		g.parts = nil
-	case last > 0 && n <= last*partLen-partLen/2:
-		g.parts[last], g.parts = nil, g.parts[:last]
-	case last == 0 && n < len(part)/4:
-		g.parts[0] = slices.Clone(part[:len(part)/2])
+	last := len(g.slots) - 1
+	slot, g.slots = g.slots[last], g.slots[:last]
+	switch room := cap(g.slots); {
+	case last == 0:
+		g.slots = nil
+	case last < room/4:
+		g.slots = append(make([]uint32, 0, room/2), g.slots...)
 	}
 	return slot
 }
@@ -94,7 +69,7 @@ func (g *groups) number(rule uint64) uint16 {
 // rule has as many buckets as any other, its new bucket replaces one of its own.
 func (g *groups) largest(rule uint64) *group {
 	most := g.of(g.heap[0])
-	if n, ok := g.numbers[rule]; ok && g.of(n).length+1 >= most.length {
+	if n, ok := g.numbers[rule]; ok && len(g.of(n).slots)+1 >= len(most.slots) {
 		return g.of(n)
 	}
 	return most
@@ -105,7 +80,7 @@ func (g *groups) Len() int { return len(g.heap) }
 
 // Less reports whether the group at index a of the heap has more buckets than the group at b.
 func (g *groups) Less(a, b int) bool {
-	return g.of(g.heap[a]).length > g.of(g.heap[b]).length
+	return len(g.of(g.heap[a]).slots) > len(g.of(g.heap[b]).slots)
 }
 
 // Swap swaps two groups of the heap.
@@ -125,8 +100,8 @@ func (sh *Shard[N, E]) join(slot uint32, rule uint64) {
 	n := sh.groups.number(rule)
 	g := sh.groups.of(n)
 	e := sh.at(slot)
-	e.group, e.place = n, g.length
-	g.push(slot)
+	e.group, e.place = n, uint32(len(g.slots))
+	g.slots = append(g.slots, slot)
 	heap.Fix(&sh.groups, int(g.at))
 }
 
@@ -153,7 +128,7 @@ func (sh *Shard[N, E]) SetHolds(slot uint32, number int64) {
 func (sh *Shard[N, E]) Holds(slot uint32) uint16 { return sh.at(slot).holds }
 
 func (sh *Shard[N, E]) swap(g *group, a, b uint32) {
-	p, q := g.slot(a), g.slot(b)
+	p, q := &g.slots[a], &g.slots[b]
 	*p, *q = *q, *p
 	sh.at(*p).place, sh.at(*q).place = a, b
 }
@@ -161,12 +136,12 @@ func (sh *Shard[N, E]) swap(g *group, a, b uint32) {
 // leave removes a bucket from its group.
 func (sh *Shard[N, E]) leave(e *entry) {
 	g := sh.groups.of(e.group)
-	if last := g.pop(); e.place != g.length {
-		*g.slot(e.place) = last
+	if last := g.pop(); int(e.place) != len(g.slots) {
+		g.slots[e.place] = last
 		sh.at(last).place = e.place
 	}
 	heap.Fix(&sh.groups, int(g.at))
-	if g.length == 0 {
+	if len(g.slots) == 0 {
 		delete(sh.groups.numbers, g.rule)
 		g.rule = 0
 		sh.groups.free = append(sh.groups.free, e.group)

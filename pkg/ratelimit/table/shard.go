@@ -114,7 +114,8 @@ func (sh *Shard[N, E]) Add(d *Digest, rule uint64, clock Clock) (slot uint32) {
 	return slot
 }
 
-// Set stores a state, without its holds, and the limit of its last charge in the slot of a bucket.
+// Set stores a state, without its holds, and the limit of its last charge in the slot of a bucket. A bucket that has
+// holds (SetHolds) does not expire earlier than before.
 func (sh *Shard[N, E]) Set(slot uint32, limit *bucket.Limit, s *bucket.State, expires Expiry) {
 	e := sh.at(slot)
 	if e.limit == 0 || *sh.limits.at(e.limit) != *limit {
@@ -122,6 +123,9 @@ func (sh *Shard[N, E]) Set(slot uint32, limit *bucket.Limit, s *bucket.State, ex
 			sh.limits.release(e.limit)
 		}
 		e.limit = sh.limits.use(limit)
+	}
+	if e.holds > 0 {
+		expires = max(expires, e.expires)
 	}
 	e.last, e.count, e.part, e.expires = s.Last, s.Count, s.Part, expires
 	grants := s.Grants
@@ -210,24 +214,38 @@ func (sh *Shard[N, E]) DropExtra(slot uint32) {
 	}
 }
 
-// LockedSlots is how many slots are read under one lock: some tens of µs (BenchmarkHolds of memstore).
-const LockedSlots = 128
+// lockedSlots is how many slots are read under one lock: some tens of µs (BenchmarkHolds of memstore).
+const lockedSlots = 128
 
-// Slots returns how many slots the shard has.
-func (sh *Shard[N, E]) Slots() uint32 { return sh.slots }
+// Each calls f for each bucket. It locks a few slots at a time.
+func (sh *Shard[N, E]) Each(f func(slot uint32)) {
+	all := func(slot uint32) bool {
+		f(slot)
+		return true
+	}
+	for from, more := uint32(0), true; more; {
+		from, more = sh.EachFrom(from, all)
+	}
+}
 
-// SweepFrom locks the shard and drops the expired buckets in LockedSlots slots. It reports whether slots follow.
-func (sh *Shard[N, E]) SweepFrom(from uint32, now int64) (more bool) {
+// EachFrom locks the shard and calls f for the buckets in some slots, until f returns false. f may remove its bucket.
+// next is the next slot, and more whether there is one.
+func (sh *Shard[N, E]) EachFrom(from uint32, f func(slot uint32) bool) (next uint32, more bool) {
 	sh.Lock()
 	defer sh.Unlock()
-	end := min(from+LockedSlots, sh.slots)
-	for slot := from; slot < end; slot++ {
-		if e := sh.at(slot); e.expires != 0 && e.expires.Passed(now) {
-			sh.Remove(slot)
-			sh.expired.Add(1)
-		}
+	end := min(from+lockedSlots, sh.slots)
+	for goOn := true; from < end && goOn; from++ {
+		goOn = sh.at(from).expires == 0 || f(from)
 	}
-	return end < sh.slots
+	return from, from < sh.slots
+}
+
+// Expire drops the bucket in a slot if it has expired.
+func (sh *Shard[N, E]) Expire(slot uint32, now int64) {
+	if sh.at(slot).expires.Passed(now) {
+		sh.Remove(slot)
+		sh.expired.Add(1)
+	}
 }
 
 // evict drops one bucket of a full shard for a new bucket of a rule. The victim is of the rule with the most buckets.
@@ -244,14 +262,14 @@ func (sh *Shard[N, E]) evict(rule uint64, clock Clock) {
 	g := sh.groups.largest(rule)
 	var victim uint32
 	var least usage
-	from, n := g.holding, g.length-g.holding
-	if n == 0 {
-		from, n = 0, g.length
+	slots := g.slots[g.holding:]
+	if len(slots) == 0 {
+		slots = g.slots
 	}
-	for i := range min(n, samples) {
-		slot := *g.slot(from + i)
-		if n > samples {
-			slot = *g.slot(from + rand.Uint32N(n))
+	for i := range min(len(slots), samples) {
+		slot := slots[i]
+		if len(slots) > samples {
+			slot = slots[rand.IntN(len(slots))]
 		}
 		if used := sh.usage(slot, clock); i == 0 || used.less(least) {
 			victim, least = slot, used

@@ -132,37 +132,28 @@ func checkGroups(t *testing.T, sh *Shard[struct{}, string]) {
 	buckets := 0
 	for n := range sh.groups.heap {
 		g := sh.groups.of(uint16(n))
-		for place := range g.length {
-			slot := *g.slot(place)
+		for place, slot := range g.slots {
 			e := sh.at(slot)
-			if int(e.group) != n || e.place != place || e.digest == (Digest{}) {
+			if int(e.group) != n || int(e.place) != place || e.digest == (Digest{}) {
 				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d",
 					slot, place, n, e.place, e.group)
 			}
 		}
-		if room := roomOf(g); room > max(4*int(g.length), int(g.length)+2*partLen) || g.length == 0 && room > 0 {
-			t.Errorf("group %d has room for %d buckets and has %d", n, room, g.length)
+		if room := cap(g.slots); room > 4*len(g.slots) {
+			t.Errorf("group %d has room for %d buckets and has %d", n, room, len(g.slots))
 		}
-		buckets += int(g.length)
+		buckets += len(g.slots)
 		if sh.groups.heap[g.at] != uint16(n) {
 			t.Fatalf("group %d is not at its place %d of the heap", n, g.at)
 		}
 		if at := int(g.at); at > 0 && sh.groups.Less(at, (at-1)/2) {
-			t.Fatalf("a group is above one of %d buckets that has more", g.length)
+			t.Fatalf("a group is above one of %d buckets that has more", len(g.slots))
 		}
 	}
 	if buckets != int(sh.used.Load()) || len(sh.groups.numbers)+len(sh.groups.free) > len(sh.groups.heap) {
 		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
 			buckets, int(sh.used.Load()), len(sh.groups.numbers), len(sh.groups.free), len(sh.groups.heap))
 	}
-}
-
-// roomOf returns for how many slots a group has memory.
-func roomOf(g *group) (room int) {
-	for _, part := range g.parts {
-		room += cap(part)
-	}
-	return room
 }
 
 // TestManyRules has more rules than groups: the rules beyond share one group.
@@ -179,7 +170,7 @@ func TestManyRules(t *testing.T) {
 		if got := len(sh.groups.heap); got != math.MaxUint16+1 {
 			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
 		}
-		if got := sh.groups.largest(rules).length; got != 1000 {
+		if got := len(sh.groups.largest(rules).slots); got != 1000 {
 			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others",
 				pass, got)
 		}
@@ -212,7 +203,7 @@ func TestGroupsGiveMemoryBack(t *testing.T) {
 	checkGroups(t, sh)
 	places := 0
 	for n := range sh.groups.heap {
-		places += roomOf(sh.groups.of(uint16(n)))
+		places += cap(sh.groups.of(uint16(n)).slots)
 	}
 	if places > 8*int(sh.used.Load()) {
 		t.Errorf("room for %d places of %d buckets", places, int(sh.used.Load()))

@@ -29,6 +29,8 @@ type Table[N, E any] struct {
 	shift  uint            // a hash >> shift is the number of its shard
 	seeds  [2]maphash.Seed // they never leave the process
 	holds  *atomic.Int64   // live, of all buckets
+
+	fullHolds atomic.Uint64
 }
 
 // New returns a table of at most that many buckets, 0 for Default. The bounds of its shards add up to it.
@@ -69,6 +71,15 @@ func (t *Table[N, E]) Shards() []Shard[N, E] { return t.shards }
 // Holds returns the number of live holds of all buckets.
 func (t *Table[N, E]) Holds() int64 { return t.holds.Load() }
 
+// Full reports whether more holds would be above a bound, and counts that. It is for takes that reserve.
+func (t *Table[N, E]) Full(more int, bound int64) bool {
+	full := t.Holds()+int64(more) > bound
+	if full {
+		t.fullHolds.Add(1)
+	}
+	return full
+}
+
 // Shard returns the shard of a bucket.
 func (t *Table[N, E]) Shard(d *Digest) *Shard[N, E] { return &t.shards[d.hash()>>t.shift] }
 
@@ -104,6 +115,8 @@ type Stats struct {
 	Expired uint64
 	// Holds is the number of live holds now, with those that have expired and that no request has met since.
 	Holds int64
+	// FullHolds counts what Full has reported.
+	FullHolds uint64
 }
 
 // Stats returns the current figures. It takes no locks.
@@ -114,7 +127,7 @@ func (t *Table[N, E]) Stats() (stats Stats) {
 		stats.EvictedHolds += t.shards[i].evictedHolds.Load()
 		stats.Expired += t.shards[i].expired.Load()
 	}
-	stats.Holds = t.Holds()
+	stats.Holds, stats.FullHolds = t.Holds(), t.fullHolds.Load()
 	return stats
 }
 
@@ -131,10 +144,8 @@ func (t *Table[N, E]) Sweep(ctx context.Context, interval time.Duration, clock f
 			return
 		case <-turns.C:
 		}
-		now := clock()
-		for from, more := uint32(0), true; more; from += LockedSlots {
-			more = t.shards[next].SweepFrom(from, now)
-		}
+		sh, now := &t.shards[next], clock()
+		sh.Each(func(slot uint32) { sh.Expire(slot, now) })
 	}
 }
 
@@ -142,20 +153,10 @@ func (t *Table[N, E]) Sweep(ctx context.Context, interval time.Duration, clock f
 func (t *Table[N, E]) EachExtra(f func(rule uint64, extra E)) {
 	for i := range t.shards {
 		sh := &t.shards[i]
-		for from, more := uint32(0), true; more; from += LockedSlots {
-			more = sh.extrasFrom(from, f)
-		}
+		sh.Each(func(slot uint32) {
+			if n := sh.at(slot).extra; n != 0 {
+				f(sh.Rule(slot), *sh.extras.at(n))
+			}
+		})
 	}
-}
-
-func (sh *Shard[N, E]) extrasFrom(from uint32, f func(rule uint64, extra E)) (more bool) {
-	sh.Lock()
-	defer sh.Unlock()
-	end := min(from+LockedSlots, sh.slots)
-	for slot := from; slot < end; slot++ {
-		if e := sh.at(slot); e.extra != 0 {
-			f(sh.groups.of(e.group).rule, *sh.extras.at(e.extra))
-		}
-	}
-	return end < sh.slots
 }

@@ -51,7 +51,9 @@ func (s *snapshot) decode(cfg Config) (parts []part, problems rules.Problems) {
 			p := &part{file: f}
 			p.problems = decode(f, &p.root, cfg).Problems()
 			for _, l := range p.Networks {
-				prefixFiles[p.prefixFile(l)] = true
+				if path := p.prefixFile(l); path != filepath.Clean(f.Name) {
+					prefixFiles[path] = true
+				}
 			}
 			decoded[i] = p
 		}
@@ -76,6 +78,9 @@ func (s *snapshot) readNetworks(parts []part, cfg Config, problems *rules.Proble
 			case first[name] != "":
 				mistakes.Key(at).Fail("a second network "+suggest.Quoted(name),
 					"the first is at "+first[name]+": all rule files share these names, so rename one of them")
+			case path != "" && path == filepath.Clean(p.file.Name):
+				mistakes.At(at+".file").Fail("`file` is this rule file", "name the file with the prefixes, such as `partners.txt`")
+				lists[name] = nil
 			case path != "":
 				f, ok := s.prefixFile(path, p.file.Name)
 				if !ok {

@@ -3,6 +3,7 @@ package file
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -22,18 +23,30 @@ import (
 // TestReference compares docs/reference/rules.md and policy.md with the tags, the notes, and the mistakes of
 // testdata/problems. `make reference` writes the pages.
 func TestReference(t *testing.T) {
-	r := reference{top: Reference(), mistakes: knownMistakes(t), values: exampleValues(t)}
-	var rules, policy strings.Builder
-	for _, f := range r.top.All() {
-		switch {
-		case f.Path == "authz" || strings.HasPrefix(f.Path, "authz."):
-			r.write(&policy, f)
-		default:
-			r.write(&rules, f)
+	top, mistakes := Reference(), knownMistakes(t)
+	rules := reference{mistakes: map[string][]ratelimit.Mistake{}}
+	policy := reference{mistakes: map[string][]ratelimit.Mistake{}}
+	pageOf := func(f *strictyaml.Field) *reference {
+		if f.Path == "authz" || strings.HasPrefix(f.Path, "authz.") {
+			return &policy
 		}
+		return &rules
 	}
-	testenv.CheckPage(t, "docs/reference/rules.md", rules.String(), *update)
-	testenv.CheckPage(t, "docs/reference/policy.md", policy.String(), *update)
+	for _, f := range top.All() {
+		if f.Fields == nil && f.Path != "" { // the section of the map around the key has its mistakes
+			around := top.At(strings.TrimSuffix(strings.TrimSuffix(f.Path, f.Name()), "."))
+			pageOf(around).mistakes[around.Path] = append(pageOf(around).mistakes[around.Path], mistakes[f.Path]...)
+			continue
+		}
+		pageOf(f).mistakes[f.Path] = append(mistakes[f.Path], pageOf(f).mistakes[f.Path]...)
+	}
+	rules.share()
+	policy.share()
+	for _, f := range top.All() {
+		pageOf(f).write(f)
+	}
+	testenv.CheckPage(t, "docs/reference/rules.md", rules.page(), *update)
+	testenv.CheckPage(t, "docs/reference/policy.md", policy.page(), *update)
 }
 
 // TestExamplesOfTheReference loads every example of the notes. It also loads them with every example of a tag in place
@@ -42,7 +55,10 @@ func TestExamplesOfTheReference(t *testing.T) {
 	top, values := Reference(), exampleValues(t)
 	for _, f := range top.All()[1:] {
 		v, ok := values[f.Path]
-		if !ok {
+		switch {
+		case !ok && inAPIKey(f):
+			continue // an example has the key below api_key
+		case !ok:
 			t.Errorf("no example of notes.md has the key %s", f.Path)
 			continue
 		}
@@ -199,102 +215,162 @@ func found(files []File) (mistakes []ratelimit.Mistake) {
 	return mistakes
 }
 
-// reference writes pages.
+// reference writes a page.
 type reference struct {
-	top      *strictyaml.Field
-	mistakes map[string][]ratelimit.Mistake
-	values   map[string]value
+	b        strings.Builder
+	mistakes map[string][]ratelimit.Mistake // by the section that has them
+	shared   []ratelimit.Mistake            // those that several sections would have
 }
 
-// write writes the section of a key if the key has more than the row of its table.
-func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
-	errors := r.mistakes[f.Path]
-	if f.Fields == nil && f.Note == "" && errors == nil {
+// differing matches what differs between mistakes of one kind: quoted texts and lists of them, numbers, and names of
+// algorithms.
+var differing = regexp.MustCompile("`[^`]*`((, | or | and )`[^`]*`)*|[0-9]+|concurrency|[a-z]+_[a-z_]+")
+
+// share moves mistakes that are in several sections to a list of their own, one of each kind. In a section it keeps one
+// of each kind.
+func (r *reference) share() {
+	kind := func(m ratelimit.Mistake) string {
+		what, _, _ := strings.Cut(differing.ReplaceAllString(m.Message, ""), ":")
+		return what + differing.ReplaceAllString(strings.Join(m.Hints, "\n"), "")
+	}
+	sections := map[string]int{}
+	for path, list := range r.mistakes {
+		known := map[string]bool{}
+		r.mistakes[path] = slices.DeleteFunc(slices.Clone(list), func(m ratelimit.Mistake) bool {
+			twice := known[kind(m)]
+			known[kind(m)] = true
+			return twice
+		})
+		for k := range known {
+			sections[k]++
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(r.mistakes)) {
+		r.mistakes[path] = slices.DeleteFunc(r.mistakes[path], func(m ratelimit.Mistake) bool {
+			n := sections[kind(m)]
+			if n > 1 {
+				r.shared = append(r.shared, m)
+				sections[kind(m)] = -1
+			}
+			return n != 1
+		})
+	}
+}
+
+// page returns the page: the sections, and the mistakes that several of them share.
+func (r *reference) page() string {
+	if len(r.shared) > 0 {
+		r.b.WriteString("## Mistakes of several keys\n\n")
+		r.writeMistakes(r.shared)
+	}
+	return r.b.String()
+}
+
+// write writes the section of a map, or that of a key with a note.
+func (r *reference) write(f *strictyaml.Field) {
+	if f.Fields == nil && f.Note == "" {
 		return
 	}
-	fmt.Fprintf(b, "## %s\n\n", heading(f))
-	if f.Path != "" {
-		fmt.Fprintf(b, "%s\n\n", prose(f.Doc))
-	}
+	fmt.Fprintf(&r.b, "## %s\n\n", cmp.Or(code(f.Path), "The file"))
 	if f.Fields != nil {
-		b.WriteString("| key | type | default | example | meaning |\n|---|---|---|---|---|\n")
-		for _, k := range f.Fields {
-			byDefault := code(k.Default)
-			switch {
-			case k.Required:
-				byDefault = "required"
-			case strings.Contains(k.Default, " "): // a description of the default
-				byDefault = k.Default
-			}
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n",
-				r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), prose(k.Doc))
+		if f.Note == "" {
+			fmt.Fprintf(&r.b, "%s\n\n", prose(f.Doc))
 		}
-		b.WriteString("\n")
-		for _, sentence := range f.Choices() {
-			b.WriteString(sentence + "\n\n")
-		}
+		r.writeKeys(f)
 	}
 	if f.Note != "" {
-		b.WriteString(f.Note + "\n\n")
+		r.b.WriteString(pages.ReplaceAllString(f.Note, "[$1](../$1)") + "\n\n")
 	}
-	if errors == nil {
-		return
+	list := slices.DeleteFunc(r.mistakes[f.Path], func(m ratelimit.Mistake) bool { // Choices state it
+		return f.Choices() != nil && slices.Equal(m.Hints, []string{"add one of them"})
+	})
+	if len(list) > 0 {
+		r.b.WriteString("Mistakes:\n\n")
+		r.writeMistakes(list)
 	}
-	b.WriteString("| message | fix |\n|---|---|\n")
-	slices.SortFunc(errors, func(a, b ratelimit.Mistake) int { return cmp.Compare(a.Message, b.Message) })
-	for _, m := range errors {
-		severity := "error"
-		if m.Warning {
-			severity = "warning"
-		}
-		hints := slices.DeleteFunc(slices.Clone(m.Hints), func(h string) bool { return h == "" })
-		fmt.Fprintf(b, "| %s: %s | %s |\n", severity, cell(m.Message), cell(strings.Join(hints, "<br>")))
-	}
-	b.WriteString("\n")
 }
 
-func heading(f *strictyaml.Field) string { return cmp.Or(code(f.Path), "The file") }
+// writeKeys writes the table of the keys of a map. Keys that another map of the page has explained are one row.
+func (r *reference) writeKeys(f *strictyaml.Field) {
+	r.b.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
+	var known []string
+	for _, k := range f.Fields {
+		if inAPIKey(k) {
+			known = append(known, code(k.Name()))
+			continue
+		}
+		byDefault := code(k.Default)
+		switch {
+		case k.Required:
+			byDefault = "required"
+		case strings.Contains(k.Default, " "): // a description of the default
+			byDefault = k.Default
+		}
+		fmt.Fprintf(&r.b, "| %s | %s | %s | %s |\n", link(k, code(k.Name())), kind(k), byDefault, prose(k.Doc))
+	}
+	if known != nil {
+		fmt.Fprintf(&r.b, "| %s | | | As in [`api_key`](#authzcredentialsapi_key). |\n", strings.Join(known, ", "))
+	}
+	r.b.WriteString("\n")
+	for _, sentence := range f.Choices() {
+		if known != nil && strings.Contains(sentence, known[0]) {
+			continue
+		}
+		if strings.Count(sentence, "`") == 2*len(f.Fields) {
+			sentence = "One of these keys is required."
+		}
+		r.b.WriteString(sentence + "\n\n")
+	}
+}
+
+// inAPIKey reports whether a key is one of a credential's place, and api_key has the same.
+func inAPIKey(f *strictyaml.Field) bool {
+	return strings.HasPrefix(f.Group, "source,") && !strings.HasPrefix(f.Path, "authz.credentials.api_key.")
+}
+
+// writeMistakes writes a list of messages and what to do.
+func (r *reference) writeMistakes(list []ratelimit.Mistake) {
+	slices.SortFunc(list, func(a, b ratelimit.Mistake) int { return cmp.Compare(a.Message, b.Message) })
+	for _, m := range list {
+		severity := ""
+		if m.Warning {
+			severity = " (warning)"
+		}
+		hints := slices.DeleteFunc(slices.Clone(m.Hints), func(h string) bool { return h == "" })
+		if len(hints) > 1 && strings.HasPrefix(hints[1], "want one of") {
+			hints = hints[:1] // the second lists the words that the key takes
+		}
+		fix := strings.TrimSuffix(": "+strings.Join(hints, "; "), ": ")
+		fmt.Fprintf(&r.b, "- **%s**%s%s\n", m.Message, severity, fix)
+	}
+	r.b.WriteString("\n")
+}
+
+// pages matches the name of a page in a note. The terminal shows it as it is.
+var pages = regexp.MustCompile(`\bdocs/([a-z_/-]+\.md)\b`)
 
 // link links a text to the section of a key, if it has one.
-func (r *reference) link(f *strictyaml.Field, text string) string {
+func link(f *strictyaml.Field, text string) string {
 	page := ""
 	if f.Path == "authz" {
 		page = "policy.md"
 	}
-	if f.Fields == nil && f.Note == "" && r.mistakes[f.Path] == nil {
+	if f.Fields == nil && f.Note == "" {
 		return text
 	}
 	return "[" + text + "](" + page + "#" + strings.ReplaceAll(f.Path, ".", "") + ")"
 }
 
 // kind returns the type of a key. For a map with the keys of another field, it links that field.
-func kind(r *reference, f *strictyaml.Field) string {
+func kind(f *strictyaml.Field) string {
 	if f.Same != nil {
-		link := r.link(f.Same, code(f.Same.Path))
+		target := link(f.Same, code(f.Same.Path))
 		if strings.HasPrefix(f.Path, "authz.") && !strings.HasPrefix(f.Same.Path, "authz.") {
-			link = strings.Replace(link, "(#", "(rules.md#", 1) // a policy has a page of its own
+			target = strings.Replace(target, "(#", "(rules.md#", 1) // a policy has a page of its own
 		}
-		return f.Type + ", as " + link
+		return f.Type + ", as " + target
 	}
 	return f.Type
-}
-
-// example returns a value of a key that fits into a table, "" for none.
-func (r *reference) example(f *strictyaml.Field) string {
-	if f.Example != "" {
-		return f.Example
-	}
-	var flow yaml.Node
-	if err := r.values[f.Path].node.Decode(&flow); err != nil {
-		return ""
-	}
-	flow.Style, flow.LineComment, flow.HeadComment = yaml.FlowStyle, "", ""
-	text, err := yaml.Marshal(&flow)
-	const widest = 60
-	if line := strings.TrimSpace(string(text)); err == nil && len(line) <= widest && !strings.Contains(line, "\n") {
-		return line
-	}
-	return ""
 }
 
 // code returns a text in backquotes, "" for none.

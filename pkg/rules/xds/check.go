@@ -15,7 +15,8 @@ import (
 
 // CheckOverlay returns the problems of the overlay at a path: its mistakes, and those together with the rules of a
 // dump, such as entries that match none. dump is the text of /rlconfig, and compared is the number of its rules in the
-// domains of the overlay. A nil dump checks the overlay alone.
+// domains of the overlay. A nil dump checks the overlay alone. CheckOverlay does not check whether the limits of a
+// policy have rules, because the dump does not tell the keys of a rule from its values.
 func CheckOverlay(path string, dump []byte, cfg *Config) (compared int, problems rules.Problems) {
 	file := poll.NewOf(overlayKind().MaxSize, path).Load().Files[0]
 	if file.Err != nil {
@@ -23,7 +24,7 @@ func CheckOverlay(path string, dump []byte, cfg *Config) (compared int, problems
 		p.Warning = false
 		return 0, rules.Problems{*p}
 	}
-	root, doc := decodeOverlay(file, cfg.RequireEnd)
+	root, doc := decodeOverlay(file, cfg)
 	if dump == nil {
 		return 0, doc.Problems()
 	}

@@ -102,7 +102,7 @@ func (c *Client) Connected() bool { return c.open.Load() }
 // others. With Config.NoWait, or if ctx is done, it returns a set without a generation instead. The connection ends
 // with ctx. A mistake in the overlay is a problem, even before there are rules.
 func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
-	if problems := c.overlay.load(c.cfg.RequireEnd); problems.HasErrors() {
+	if problems := c.overlay.load(&c.cfg); problems.HasErrors() {
 		return rules.Set{Generation: generation(c.accepted, c.overlay.active)}, problems
 	}
 	go c.follow(ctx)

@@ -383,9 +383,15 @@ func TestOverlayIsReloaded(t *testing.T) {
 	server := xdsserver.Start(t)
 	user, account := config("a", "shop", "user"), config("b", "bank", "account")
 	server.Send("1", user, account)
-	replace("domains: [{domain: shop, rules: [{rule: user}]}]\n")
-	if _, problems := newClient(t, server.Addr, xds.Config{Overlay: path}).Load(t.Context()); !problems.HasErrors() {
-		t.Error("a start with a mistake in the overlay")
+	for _, mistake := range []string{
+		"domains: [{domain: shop, rules: [{rule: user}]}]\n",
+		"networks: {office: [10.0.0.1/8]}\ndomains: []\n",
+		"domains: [{domain: none, authz: {anonymous: allow, access: [{networks: [office], require: denied}]}}]\n",
+	} {
+		replace(mistake)
+		if _, problems := newClient(t, server.Addr, xds.Config{Overlay: path}).Load(t.Context()); !problems.HasErrors() {
+			t.Errorf("a start with a mistake in the overlay %s", mistake)
+		}
 	}
 	replace(overlay("token_bucket"))
 	c := newClient(t, server.Addr, xds.Config{Overlay: path})

@@ -23,8 +23,8 @@ func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Probl
 	resources, problems := readResources(r)
 	slices.SortStableFunc(resources, func(a, b *resource) int { return cmp.Compare(a.name, b.name) })
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
-	added, doc := decodeOverlay(overlay, cfg.RequireEnd)
-	set.Networks = added.lists(doc)
+	added, doc := decodeOverlay(overlay, cfg)
+	set.Networks = added.lists
 	check := cfg.Check
 	check.Networks = set.Networks
 	added.merge(resources, doc)

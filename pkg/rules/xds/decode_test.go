@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -44,9 +46,13 @@ func TestDecode(t *testing.T) {
 					last = f.Name
 				}
 			}
-			set, problems := decode(r, o, &Config{Check: ratelimit.CheckOptions{
+			cfg := Config{Check: ratelimit.CheckOptions{
 				MergeDomains: bytes.Contains(archive.Comment, []byte("MERGE_DOMAIN_CONFIG=true")),
-			}})
+			}}
+			set, problems := decode(r, o, &cfg)
+			if o.Name != "" {
+				checkOverlayAlike(t, r, o, cfg, problems)
+			}
 			got := ""
 			if len(problems) > 0 {
 				got = problems.Error() + "\n"
@@ -65,6 +71,31 @@ func TestDecode(t *testing.T) {
 			}
 			cases.Check(t, archive, "want", archive.Comment, got)
 		})
+	}
+}
+
+// checkOverlayAlike compares the errors of decode with those of CheckOverlay for the same overlay and resources.
+func checkOverlayAlike(t *testing.T, r *response, overlay poll.File, cfg Config, problems rules.Problems) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), overlay.Name)
+	if err := os.WriteFile(path, overlay.Content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	without, _ := decode(r, poll.File{}, &cfg)
+	live := rules.NewLive(rules.Options{})
+	live.Activate(without, nil)
+	_, checked := CheckOverlay(path, []byte(rules.Dump(live.Active())), &cfg)
+	errorsOf := func(problems rules.Problems) map[string]bool {
+		all := map[string]bool{}
+		for _, p := range problems.Errors() {
+			if !strings.Contains(p.File, "hash_tag") && !strings.HasPrefix(p.Message, "the rule has no rate limit of") {
+				all[fmt.Sprint(p.Line, ":", p.Column, " ", p.Message)] = true // the dump has no rules without a limit
+			}
+		}
+		return all
+	}
+	if diff := cmp.Diff(errorsOf(problems), errorsOf(checked)); diff != "" {
+		t.Errorf("the errors of CheckOverlay differ from those of the service (-service +check):\n%s", diff)
 	}
 }
 

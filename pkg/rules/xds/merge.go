@@ -98,10 +98,14 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 		m.resource.touched = map[string]string{}
 	}
 	m.resource.touched[path] = e.Position
-	n.Shadow, n.Quota = n.Shadow || e.Shadow, n.Quota || e.Quota
-	n.DetailedMetric = n.DetailedMetric || e.DetailedMetric
-	n.ValueToMetric = n.ValueToMetric || e.ValueToMetric
-	n.ShareThreshold = n.ShareThreshold || e.ShareThreshold
+	for mode, given := range map[*bool]*bool{
+		&n.Shadow: e.Shadow, &n.Quota: e.Quota, &n.DetailedMetric: e.DetailedMetric, &n.ValueToMetric: e.ValueToMetric,
+		&n.ShareThreshold: e.ShareThreshold,
+	} {
+		if given != nil {
+			*mode = *given
+		}
+	}
 	if e.Metadata != nil {
 		n.Metadata = e.Metadata
 	}
@@ -115,7 +119,7 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 			"`limits` adds limits to a rule")
 	case e.RateLimit != nil:
 		from, to := reflect.ValueOf(e.RateLimit).Elem(), reflect.ValueOf(limit).Elem()
-		for _, f := range strictyaml.Given(from) {
+		for _, f := range e.given {
 			to.FieldByIndex(f.Index).Set(from.FieldByIndex(f.Index))
 		}
 	}

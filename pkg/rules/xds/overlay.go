@@ -20,6 +20,8 @@ type overlayRoot struct {
 	Domains  []overlayDomain          `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
 	Networks map[string]networks.List `yaml:"networks" doc:"Lists of prefixes by name, for the policies of the overlay." example:"{office: [10.0.0.0/8]}"`
 	End      bool                     `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
+	// lists are the prefixes of Networks.
+	lists networks.Lists
 }
 
 // overlayDomain is what an overlay adds to a domain.
@@ -37,15 +39,18 @@ type overlayRule struct {
 	RateLimit *ratelimit.Limit  `yaml:"rate_limit" doc:"Keys for its rate limit, except those that the server sends."`
 	Limits    []ratelimit.Limit `yaml:"limits" doc:"More limits beside that of the server. All of them apply."`
 
-	Shadow         bool `yaml:"shadow_mode" doc:"Decides and counts requests, but never denies one." default:"false"`
-	Quota          bool `yaml:"quota_mode" doc:"Denies a request only if all its quotas are over their limits." default:"false"`
-	DetailedMetric bool `yaml:"detailed_metric" doc:"Metrics name all values of a request." default:"false"`
-	ValueToMetric  bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
-	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
+	// Modes are nil if the entry does not set them: false switches a mode of the server or of an earlier entry off.
+	Shadow         *bool `yaml:"shadow_mode" doc:"Decides and counts requests, but never denies one." default:"false"`
+	Quota          *bool `yaml:"quota_mode" doc:"Denies a request only if all its quotas are over their limits." default:"false"`
+	DetailedMetric *bool `yaml:"detailed_metric" doc:"Metrics name all values of a request." default:"false"`
+	ValueToMetric  *bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
+	ShareThreshold *bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
 	// Metadata replaces that of the server.
 	Metadata map[string]any `yaml:"metadata" doc:"Data for Envoy, with requests that this rule allows."`
 	// Position is the position of the entry, "file:line".
 	Position string `yaml:",position"`
+	// given are the keys of RateLimit that the entry has. The value of one can be the zero value.
+	given []reflect.StructField
 }
 
 // overlayKind describes overlays and their parts.
@@ -67,15 +72,20 @@ func overlayKind() *strictyaml.Kind {
 	}
 }
 
-// decodeOverlay reads an overlay and reports the mistakes that do not depend on rules. The zero File adds nothing. An
-// overlay is decoded for each set of rules, because its other problems depend on them.
-func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Document) {
+// decodeOverlay reads an overlay and reports all its mistakes that do not depend on rules. The start, each set of rules
+// and CheckOverlay use it. The zero File adds nothing. An overlay is decoded for each set of rules, because its other
+// problems depend on them.
+func decodeOverlay(f poll.File, cfg *Config) (*overlayRoot, *strictyaml.Document) {
 	root := new(overlayRoot)
 	if f.Name == "" {
 		return root, strictyaml.NewDocument(f, overlayKind())
 	}
 	doc := strictyaml.Decode(f, overlayKind(), root)
-	file.CheckEnd(doc, root.End, requireEnd)
+	file.CheckEnd(doc, root.End, cfg.RequireEnd)
+	root.readNetworks(doc)
+	alone := cfg.Check
+	alone.Networks = root.lists
+	domains := valueOf(doc.Root(), "domains").Items()
 	var m ratelimit.Mistakes
 	first := map[string]int{}
 	for i, d := range root.Domains {
@@ -87,39 +97,47 @@ func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Docu
 		}
 		first[d.Domain] = i
 		set := map[[3]string]string{} // the position of the entry that sets a key of a rule
+		own, entries := ratelimit.Domain{Name: d.Domain}, valueOf(domains[i], "rules").Items()
 		for j := range d.Rules {
-			d.Rules[j].check(&m, ratelimit.Element(at+".rules", j), set)
+			d.Rules[j].check(&m, ratelimit.Element(at+".rules", j), valueOf(entries[j], "rate_limit"), set)
+			own.Descriptors = append(own.Descriptors, ratelimit.Node{RateLimit: d.Rules[j].RateLimit, Limits: d.Rules[j].Limits})
 		}
 		if d.Authz != nil {
 			doc.Add(at+".authz", d.Authz.Check()...)
+			doc.Add(at+".authz", slices.DeleteFunc(d.Authz.CheckDomain(&own, alone), func(m ratelimit.Mistake) bool {
+				return m.Warning // it depends on rules of the server, unlike an error
+			})...)
 		}
 	}
 	doc.Add("", m.All()...)
 	return root, doc
 }
 
-// lists returns the prefixes of the networks, and adds their mistakes to the document.
-func (root *overlayRoot) lists(doc *strictyaml.Document) networks.Lists {
-	lists := networks.Lists{}
+// valueOf returns the value of a key in a map, nil for none.
+func valueOf(v *strictyaml.Value, key string) *strictyaml.Value { return maps.Collect(v.Fields())[key] }
+
+// readNetworks sets the prefixes of the networks, and adds their mistakes to the document.
+func (root *overlayRoot) readNetworks(doc *strictyaml.Document) {
+	root.lists = networks.Lists{}
 	for _, name := range slices.Sorted(maps.Keys(root.Networks)) {
 		l, at := root.Networks[name], "networks."+name
 		if l.File != "" {
 			doc.Add(at, suggest.Mistake{Path: "file", OnKey: true, Message: "an overlay has no prefix files",
 				Hints: []string{"write the prefixes here, in brackets"}})
 		}
-		lists[name] = networks.Read(l.Prefixes, func(i int, m suggest.Mistake) {
+		root.lists[name] = networks.Read(l.Prefixes, func(i int, m suggest.Mistake) {
 			doc.Add(ratelimit.Element(at, i), m)
 		})
 	}
-	return lists
 }
 
 // fromServer are the keys of a rate limit that RateLimitConfig has.
 var fromServer = []string{"unit", "requests_per_unit", "unlimited"}
 
 // check reports an entry that names no rule or adds nothing, and keys that only the xDS server can set. It also reports
-// keys that an earlier entry for the same rule and name sets: set has their positions.
-func (e *overlayRule) check(m *ratelimit.Mistakes, at string, set map[[3]string]string) {
+// keys that an earlier entry for the same rule and name sets: set has their positions. limit is `rate_limit` in the
+// file. check sets e.given.
+func (e *overlayRule) check(m *ratelimit.Mistakes, at string, limit *strictyaml.Value, set map[[3]string]string) {
 	if e.Rule == "" && e.Name == "" {
 		m.At(at, at+".rule", at+".name").Lacking().Fail("an element of `rules` names no rule",
 			"add `rule: <its name in /rlconfig>`, or `name: <the name of its rate limit>`")
@@ -133,9 +151,11 @@ func (e *overlayRule) check(m *ratelimit.Mistakes, at string, set map[[3]string]
 	}
 	added := *e
 	added.Rule, added.Name, added.RateLimit = "", "", nil
-	adds := e.RateLimit != nil
+	keys := maps.Collect(limit.Fields())
+	maps.DeleteFunc(keys, func(_ string, v *strictyaml.Value) bool { return v.IsAbsent() })
+	adds := len(keys) > 0
 	for key := range strictyaml.Given(reflect.ValueOf(added)) {
-		adds = true
+		adds = adds || key != "limits" || len(e.Limits) > 0
 		setOnce(key)
 	}
 	if !adds {
@@ -145,7 +165,12 @@ func (e *overlayRule) check(m *ratelimit.Mistakes, at string, set map[[3]string]
 	if e.RateLimit == nil {
 		return
 	}
-	for name := range strictyaml.Given(reflect.ValueOf(*e.RateLimit)) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[ratelimit.Limit]()) {
+		name, _ := strictyaml.Key(f)
+		if keys[name] == nil {
+			continue
+		}
+		e.given = append(e.given, f)
 		setOnce("rate_limit." + name)
 		if slices.Contains(fromServer, name) {
 			m.Key(at+".rate_limit."+name).Fail(suggest.Quoted(name)+" comes from the xDS server: the overlay cannot set it",
@@ -163,13 +188,13 @@ type watchedOverlay struct {
 }
 
 // load reads the overlay at the start.
-func (w *watchedOverlay) load(requireEnd bool) rules.Problems {
+func (w *watchedOverlay) load(cfg *Config) rules.Problems {
 	f, problems, _ := w.take(w.follower.Load())
 	if problems.HasErrors() {
 		return problems
 	}
 	w.active = f
-	_, doc := decodeOverlay(f, requireEnd)
+	_, doc := decodeOverlay(f, cfg)
 	return doc.Problems()
 }
 

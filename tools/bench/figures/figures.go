@@ -106,13 +106,14 @@ func (r *Report) Put(s Series) {
 	r.Series[i] = s
 }
 
-// Tables returns tables of a series in the order of their names. Those that were not measured are left out.
+// Tables returns what is shown of tables of a series, in the order of these names. Those that were not measured are
+// left out.
 func (r *Report) Tables(series string, names ...string) (found []Table) {
 	for _, name := range names {
 		for _, s := range r.Series {
 			for _, t := range s.Tables {
 				if s.Name == series && t.Name == name {
-					found = append(found, t)
+					found = append(found, t.shown())
 				}
 			}
 		}

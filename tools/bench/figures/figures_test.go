@@ -29,28 +29,49 @@ func TestPage(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	var r Report
 	r.Put(Series{Name: "main", Load: "old"})
-	r.Put(Series{Name: "main", Load: "5 rounds", Machine: "2 cores", Versions: "go1.26", Tables: []Table{{
-		Title: "Redis", Rows: []Row{
+	r.Put(Series{Name: "main", Load: "5 rounds, 64 in flight", Machine: "2 cores", Versions: "go1.26", Tables: []Table{
+		{Name: "redis", Title: "Redis", Rows: []Row{
 			{Name: "empty", PerSecond: Over([]float64{1000, 3000, 2000}), PerSecondRatio: 1, P50: 12.34, P99: 1234.5},
+			{Name: "in Redis", PerSecond: Over([]float64{4000}), PerSecondRatio: 2},
 			{Name: Raw, RedisCPU: Over([]float64{1.5}), RedisRatio: 0.051},
-		},
-	}}})
+		}},
+		{Name: "unseen", Title: "Unseen"},
+		{Name: "keys", Title: "Keys", Axis: "keys", Rows: []Row{{Name: "10", PerSecond: Over([]float64{1}), CPURatio: 1}}},
+	}})
 	const want = `before
-<!-- bench main -->
-5 rounds. 2 cores.
+<!-- bench main redis -->
+5 rounds, 64 in flight.
+2 cores.
 go1.26.
 
-| **Redis** | requests/s, min / median / max | ratio | p50 / p99, µs | CPU of Redis, µs | ratio to the minimal script |
+| **Redis** | requests/s | ratio | p50 / p99, µs | CPU of Redis, µs | ratio to the minimal script |
 |---|---|---|---|---|---|
-| empty | 1,000 / **2,000** / 3,000 | 1.00 | 12.3 / 1,234 |  |  |
-| minimal script, called directly |  |  |  | 1.5 / **1.5** / 1.5 | 0.051 |
+| empty | 2,000 | 1.00 | 12.3 / 1,234 |  |  |
+| in Redis | 4,000 | 2.00 |  |  |  |
+| minimal script, called directly |  |  |  | 1.5 | 0.051 |
+<!-- /bench main -->
+between
+<!-- bench main keys -->
+5 rounds.
+go1.26.
+
+| **Keys** | ratio |
+|---|---|
+| 10 | 1.00 |
 <!-- /bench main -->
 after`
-	got, err := r.Into("before\n<!-- bench main -->\nanything<!-- /bench main -->\nafter")
+	got, err := r.Into("before\n<!-- bench main redis -->\nanything<!-- /bench main -->\nbetween\n" +
+		"<!-- bench main keys -->\n<!-- /bench main -->\nafter")
 	if err != nil || got != want {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, got))
 	}
-	if _, err := r.Into("<!-- bench main -->\n"); err == nil || !strings.Contains(err.Error(), "no markers") {
-		t.Errorf("%v", err)
+	for _, page := range []string{"<!-- bench main redis -->\n", "<!-- bench main other -->\n<!-- /bench main -->"} {
+		if _, err := r.Into(page); err == nil || !strings.Contains(err.Error(), "no tables of") {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+	all := r.Series[0].Markdown()
+	if !strings.Contains(all, "| in Redis | 4,000 / **4,000** / 4,000 |") {
+		t.Errorf("what the command prints lacks spreads:\n%s", all)
 	}
 }

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,24 +12,58 @@ import (
 // Page is the path of the page that shows the report.
 const Page = "docs/performance.md"
 
+// marker begins a place on the page: a series, and those of its tables that the page shows.
+var marker = regexp.MustCompile(`<!-- bench ([a-z]+)((?: [a-z0-9-]+)+) -->\n`)
+
 // Into writes the tables of a report between the markers of a page.
 func (r *Report) Into(page string) (string, error) {
-	for _, s := range r.Series {
-		begin, end := "<!-- bench "+s.Name+" -->\n", "<!-- /bench "+s.Name+" -->"
-		before, rest, found := strings.Cut(page, begin)
+	var b strings.Builder
+	for _, m := range marker.FindAllStringSubmatch(page, -1) {
+		begin, end := m[0], "<!-- /bench "+m[1]+" -->"
+		before, rest, _ := strings.Cut(page, begin)
 		_, after, ended := strings.Cut(rest, end)
-		if !found || !ended {
-			return "", fmt.Errorf("%s has no markers %q and %q", Page, begin, end)
+		tables := r.Tables(m[1], strings.Fields(m[2])...)
+		if !ended || len(tables) == 0 {
+			return "", fmt.Errorf("%s: no %q, or no tables of %q", Page, end, m[0])
 		}
-		page = before + begin + s.Markdown() + end + after
+		i := slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == m[1] })
+		s := r.Series[i]
+		if b.Len() > 0 { // the first one has what is the same for all
+			s.Load, _, _ = strings.Cut(s.Load, ",")
+			s.Machine = ""
+		}
+		s.Tables = tables
+		b.WriteString(before + begin + s.Markdown() + end)
+		page = after
 	}
-	return page, nil
+	return b.String() + page, nil
+}
+
+// shown returns the part of a table that the page and the pictures show: medians, and of a table of growth only what a
+// request costs.
+func (t Table) shown() Table {
+	rows := slices.Clone(t.Rows)
+	for i := range rows {
+		r := &rows[i]
+		for _, s := range []*Spread{&r.PerSecond, &r.CPU, &r.RedisCPU} {
+			*s = Spread{Median: s.Median}
+		}
+		if t.Axis != "" {
+			r.PerSecond, r.PerSecondRatio, r.P50Ratio, r.RedisCPURatio = Spread{}, 0, 0, 0
+		}
+	}
+	t.Rows = rows
+	return t
 }
 
 // Markdown returns the tables of a series.
 func (s *Series) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s. %s.\n%s.\n", s.Load, s.Machine, s.Versions)
+	for _, line := range []string{s.Load, s.Machine, s.Versions} {
+		if line != "" {
+			b.WriteString(line + ".\n")
+		}
+	}
 	for _, t := range s.Tables {
 		b.WriteString("\n")
 		t.markdown(&b)
@@ -43,7 +78,7 @@ type column struct {
 }
 
 var columns = []column{
-	{"requests/s, min / median / max", func(r Row) string { return spread(r.PerSecond, loadgen.Thousands[float64]) }},
+	{"requests/s", func(r Row) string { return spread(r.PerSecond, loadgen.Thousands[float64]) }},
 	{"ratio", func(r Row) string { return ratio(r.PerSecondRatio) }},
 	{"CPU of the server, µs", func(r Row) string { return spread(r.CPU, short) }},
 	{"ratio", func(r Row) string { return ratio(r.CPURatio) }},
@@ -98,8 +133,12 @@ func ratio(f float64) string {
 	})
 }
 
+// spread writes min / **median** / max, or the median alone if nothing else is known.
 func spread(s Spread, format func(float64) string) string {
 	return unless(s.Median, func(float64) string {
+		if s.Min == 0 {
+			return format(s.Median)
+		}
 		return format(s.Min) + " / **" + format(s.Median) + "** / " + format(s.Max)
 	})
 }

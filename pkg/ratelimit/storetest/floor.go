@@ -1,34 +1,6 @@
 package storetest
 
-import (
-	"strconv"
-	"strings"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-)
-
-// ParseState reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. It reads it
-// as an answer of the script at the time and by the rate of the text, which change nothing of the state.
-func ParseState(a bucket.Algorithm, text string) (bucket.State, error) {
-	if a == bucket.CalendarWindow { // the text is the same
-		a = bucket.FixedWindow
-	}
-	limit := bucket.Limit{Algorithm: a, Requests: 1, Burst: 1, Window: bucket.MaxWindow}
-	r := bucket.Request{At: 1}
-	fields := strings.Fields(text[strings.IndexByte(text, '|')+1:])
-	if len(fields) > 1 {
-		r.At, _ = strconv.ParseInt(fields[1], 10, 64)
-	}
-	if a.HasBurst() && len(fields) == 5 {
-		limit.Requests, _ = strconv.ParseInt(fields[4], 10, 64)
-	}
-	r.Takes = []bucket.Take{{Limit: limit, Hold: new(bucket.Hold)}}
-	var o bucket.Outcome
-	if err := r.Decode("+\t1"+text, bucket.Reply{}, &o); err != nil {
-		return bucket.State{}, err
-	}
-	return o.Seen[0].State, nil
-}
+import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 
 // JoinFloor joins a floor with a state as the script does, and reports whether the state grew by it. It is Merge,
 // except for a log that is known only in part: its units beyond the cut may be those that the state has at other times.
@@ -42,7 +14,7 @@ func JoinFloor(f *bucket.Floor, l *bucket.Limit, s *bucket.State, now int64) (gr
 	}
 	grew = s.Merge(l, &known, now)
 	var live bucket.State
-	for _, c := range f.State.Holds.Live() {
+	for _, c := range append(f.State.Holds.Live(), f.Unsent.Live()...) {
 		if c.Expires > s.Last {
 			if live.Holds == nil {
 				live.Holds = new(bucket.Holds)
