@@ -1,8 +1,8 @@
 package faults
 
 import (
+	"fmt"
 	"testing"
-	"time"
 
 	"github.com/extauthz/extauthz/test/testenv"
 )
@@ -57,10 +57,10 @@ func TestReplicasThatSawEverything(t *testing.T) {
 	redis.Pause()
 	l.run(inOutage(), 0, 1, 2)
 	l.check(replicas, func(client) int { return three - 1 })
-	back := time.Now()
 	redis.Resume()
 	l.run(after, 0, 1, 2)
-	l.check(replicas, func(c client) int { return three - 1 + l.beforeCaughtUp(c, back, 0, 1, 2) })
+	over := overtook(t, replicas)
+	l.check(replicas, func(client) int { return three - 1 + over })
 }
 
 // TestReplicaThatSawAllTraffic has Redis stop after one of three replicas has used up all limits. The others have never
@@ -115,30 +115,27 @@ func TestReplicaKilled(t *testing.T) {
 	redis.Pause()
 	l.run(inOutage(), 0, 1, 2)
 	replicas[0].kill(t)
-	back := time.Now()
 	redis.Resume()
 	l.run(after, 1, 2)
+	over := overtook(t, replicas[1:])
 	l.check(replicas, func(c client) int {
 		share := (left[c] + three - 1) / three
-		return three - 1 + share + l.beforeCaughtUp(c, back, 1, 2)
+		return three - 1 + share + over
 	})
 }
 
-// beforeCaughtUp returns how many requests of a client were admitted after an outage before Redis knew what each of
-// these replicas had admitted. A replica tells it before its first request that Redis decides.
-func (l *load) beforeCaughtUp(c client, since time.Time, replicas ...int) int {
-	var last time.Time
-	for _, replica := range replicas {
-		first := time.Now()
-		l.count(c, func(r *request) bool {
-			if r.replica == replica && r.decidedBy == "store" && r.sent.After(since) && r.received.Before(first) {
-				first = r.received
+// overtook returns how many units the replicas charged over a limit after an outage: Redis had admitted as many before
+// it knew what each replica had admitted. TestCatchUpBeyondTheLimit shows that the next request charges them.
+func overtook(t *testing.T, replicas []*replica) (units int) {
+	t.Helper()
+	for _, r := range replicas {
+		testenv.Eventually(t, func() error {
+			if n := r.metric(t, "extauthz_fallback_owing_buckets"); n > 0 {
+				return fmt.Errorf("%v buckets owe units", n)
 			}
-			return false
-		})
-		if first.After(last) {
-			last = first
-		}
+			return nil
+		}, "a replica to charge what it owes")
+		units += int(r.metric(t, `extauthz_fallback_units_total{kind="minted"}`))
 	}
-	return l.count(c, func(r *request) bool { return r.allowed && r.received.After(since) && r.sent.Before(last) })
+	return units
 }
