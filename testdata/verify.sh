@@ -270,7 +270,7 @@ noticed() {
 }
 
 redis_stops() {
-	want_metric extauthz_store_up 1
+	eventually want_metric extauthz_store_up 1
 	restart=$start_redis
 	run "$stop_redis"
 	other_key

@@ -33,9 +33,8 @@ type History struct {
 	rules map[[2]string]*counted // by domain and Rule.Name
 }
 
-// Run calls Tick once a minute until ctx is done.
+// Run calls Tick once a minute until ctx is done. Call Tick before the first request, so that it counts.
 func (h *History) Run(ctx context.Context, rules func() *ratelimit.Rules) {
-	h.Tick(rules(), time.Now())
 	poll.Every(ctx, time.Minute, func() { h.Tick(rules(), time.Now()) })
 }
 

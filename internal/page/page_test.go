@@ -229,6 +229,7 @@ func TestHistory(t *testing.T) {
 		active.Store(set)
 		var h History
 		done := make(chan struct{})
+		h.Tick(set, time.Now())
 		go func() { h.Run(t.Context(), active.Load); close(done) }()
 		synctest.Wait()
 		rule := set.All()[0]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -43,6 +44,7 @@ func TestBucketsShow(t *testing.T) {
 			env := configured(func(s *settings.Settings) {
 				s.Rules.Root = testenv.RulesRootWith(t, showRules)
 				s.Keys.File, s.Keys.Secret = filepath.Join(t.TempDir(), "keys.jsonl"), "a-server-secret-of-a-test"
+				s.Redis.Main.Timeout = 10 * time.Second // a busy machine is not a fault
 			})
 			key := keys(t, env, "create", "--file", env.Keys.File, "--owner", "ann", "--plan", "gold", "--limit", "20/hour")
 			switch store {

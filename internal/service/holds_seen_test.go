@@ -21,11 +21,11 @@ const heldRules = `domain: shop
 descriptors:
   - key: team
     rate_limit:
-      {name: tokens, unit: day, requests_per_unit: 1000, algorithm: fixed_window, hold: {ttl: 168h, most: 25}}
+      {name: tokens, unit: year, requests_per_unit: 1000, algorithm: fixed_window, hold: {ttl: 168h, most: 25}}
   - key: user
     rate_limit: {name: slots, algorithm: concurrency, requests_per_unit: 2, hold: {ttl: 168h}}
   - key: tenant
-    rate_limit: {name: plain, unit: day, requests_per_unit: 5, algorithm: fixed_window}
+    rate_limit: {name: plain, unit: year, requests_per_unit: 5, algorithm: fixed_window}
 `
 
 // TestHoldsAreSeen reserves and settles, and compares what an operator sees of it with a golden file: the buckets,

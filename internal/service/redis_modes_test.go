@@ -248,6 +248,7 @@ func TestRedisFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		sentinels := testenv.Sentinels(t)
+		sentinels.Watch()
 		env := configured(func(s *settings.Settings) {
 			s.Redis.Main.Type = "SENTINEL"
 			s.Redis.Main.URL = sentinels.Addrs()

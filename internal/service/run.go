@@ -264,6 +264,7 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	r.follow(groupCtx, group, hangup)
+	r.history.Tick(r.live.Limits(), time.Now())
 	group.Go(func() error { r.history.Run(groupCtx, r.live.Limits); return nil })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.guarded["grpc"])) })
 	for _, server := range servers {

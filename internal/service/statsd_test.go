@@ -215,16 +215,16 @@ func TestStatsdOutage(t *testing.T) {
 // TestStatsdRestart restarts the server, with the requests in between: nothing is lost of the counters.
 func TestStatsdRestart(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port := testenv.FreePort(t)
+	listener, err := net.Listen("tcp", testenv.Loopback(port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	grpcAddr, _, _, log := start(t, configured(func(s *settings.Settings) {
 		s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
 		s.Telemetry.StatsdHost = "127.0.0.1"
 		s.Telemetry.StatsdChosen = true
-		s.Telemetry.StatsdPort = portOf(t, port)
+		s.Telemetry.StatsdPort = uint16(port)
 		s.Telemetry.StatsdChosen = true
 		s.Telemetry.FlushInterval = 20 * time.Millisecond
 	}))

@@ -214,9 +214,8 @@ func newRawClient(t *testing.T, address string) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	const patience = 20 * time.Second // it only waits that long if the test fails
-	_ = conn.SetDeadline(time.Now().Add(patience))
 	p := &rawClient{conn: conn, Framer: http2.NewFramer(conn, conn)}
+	p.wait()
 	p.ReadMetaHeaders, p.AllowIllegalWrites = hpack.NewDecoder(4096, nil), true
 	p.hpack = hpack.NewEncoder(&p.block)
 	_, prefaced := io.WriteString(conn, http2.ClientPreface)
@@ -226,6 +225,12 @@ func newRawClient(t *testing.T, address string) *rawClient {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// wait gives the service time for its next answer. A client only waits that long if the test fails.
+func (p *rawClient) wait() {
+	const patience = 20 * time.Second
+	_ = p.conn.SetDeadline(time.Now().Add(patience))
 }
 
 // encode returns a header block.
@@ -253,6 +258,7 @@ func (p *rawClient) data(id uint32, end bool, content []byte) {
 
 // awaitRead returns when the service has read all that was sent.
 func (p *rawClient) awaitRead() {
+	p.wait()
 	_ = p.WritePing(false, [8]byte{})
 	for {
 		f, err := p.ReadFrame()
@@ -264,6 +270,7 @@ func (p *rawClient) awaitRead() {
 
 // answer reads frames until a stream or the connection ends, and returns what the client of gRPC sees of it.
 func (p *rawClient) answer(id uint32) string {
+	p.wait()
 	httpStatus := ""
 	for {
 		f, err := p.ReadFrame()

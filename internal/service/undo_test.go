@@ -69,7 +69,7 @@ const undoRules = `
 domain: shop
 descriptors:
   - {key: user, rate_limit: {algorithm: concurrency, requests_per_unit: 5, hold: {ttl: 10m}}}
-  - {key: late, rate_limit: {unit: second, requests_per_unit: 1, algorithm: leaky_bucket, burst: 10, max_delay: 30s}}
+  - {key: late, rate_limit: {unit: minute, requests_per_unit: 3, algorithm: leaky_bucket, burst: 10, max_delay: 30s}}
 authz:
   anonymous: allow
   limits:
@@ -154,8 +154,8 @@ func TestCallersLeave(t *testing.T) {
 		_ = p.WriteRSTStream(3, http2.ErrCodeCancel)
 		p.awaitRead()
 	}
-	outlast := func(*rawClient) { // the deadline of a call of 20 ms, which has begun before
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	outlast := func(*rawClient) { // the deadline of a call of a second, which has begun before
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		<-ctx.Done()
 	}
@@ -177,7 +177,7 @@ func TestCallersLeave(t *testing.T) {
 		{name: "a reset while the answer is held", leave: reset, entries: []string{"late=1"}, timeout: "50S", undone: 1},
 		{name: "a lost connection while the answer is held", leave: (*rawClient).closed, entries: []string{"late=1"},
 			timeout: "50S", undone: 1},
-		{name: "a deadline during the decision", leave: outlast, after: true, timeout: "20m", undone: 1},
+		{name: "a deadline during the decision", leave: outlast, after: true, timeout: "1S", undone: 1},
 		{name: "time enough", leave: func(*rawClient) {}, after: true, timeout: "50S", held: 1},
 		{name: "a denied request", leave: reset, after: true, entries: []string{"user=ann hold.reserve=2",
 			"user=ann hold.reserve=3", "user=ann hold.reserve=4", "user=ann hold.reserve=5", "user=ann hold.reserve=6"}},
@@ -299,7 +299,7 @@ func TestSettledWithoutCaller(t *testing.T) {
 	u.expect(t, 2, 0)
 	reached, gone := make(chan context.Context), make(chan struct{})
 	u.before = func(ctx context.Context) { reached <- ctx; <-gone }
-	p.send(5, "20m", "user=ann hold.settle=1")
+	p.send(5, "1S", "user=ann hold.settle=1")
 	ctx := <-reached
 	if ctx.Done() != nil {
 		t.Error("the caller of a settlement ends it")

@@ -368,6 +368,10 @@ func (h *holds) leaveOnTheWay(name string, stop, resume func()) {
 		if strings.HasSuffix(h.answered, ".ratelimit.ok") {
 			h.unlimited++
 		}
+		resume()
+		if _, err := h.redis.Do("PING"); err != nil {
+			h.Error(err)
+		}
 		const patience = 900 * time.Millisecond // of the service; then Redis may reserve what the service does not know
 		if time.Since(begin) < patience {
 			h.undone += n

@@ -14,7 +14,7 @@ authz:
   limits:
     - actions: [{ method: }]
 descriptors:
-  - { key: method, value: POST, rate_limit: { unit: hour, requests_per_unit: 3, algorithm: fixed_window } }
+  - { key: method, value: POST, rate_limit: { unit: year, requests_per_unit: 3, algorithm: fixed_window } }
 `
 
 // TestMethods spells POST in other cases. Many applications take all of them for POST, so they share its limits: those

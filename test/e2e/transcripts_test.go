@@ -116,7 +116,7 @@ func benchScene(t *testing.T, dir string) scene {
 	s, addresses := startPage(t, dir, "REDIS_URL="+redis.Addr, "REDIS_TIMEOUT="+longTimeout)
 	return scene{
 		addresses: append(addresses, "localhost:6379", redis.Addr,
-			"bench --domain", "bench --address "+testenv.Loopback(s.grpcPort)+" --domain"),
+			"bench --domain", "bench --timeout 1m --address "+testenv.Loopback(s.grpcPort)+" --domain"),
 		plain: plain,
 	}
 }

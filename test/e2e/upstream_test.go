@@ -17,8 +17,8 @@ descriptors:
   - key: action
     value: claim_reward
     descriptors:
-      - {key: device, rate_limit: {unit: day, requests_per_unit: 2, algorithm: fixed_window}}
-      - {key: device, value: tried, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {key: device, rate_limit: {unit: year, requests_per_unit: 2, algorithm: fixed_window}}
+      - {key: device, value: tried, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 1}}
 `)
 	port := startService(t, "RUNTIME_ROOT="+root, "LIMIT_REQUEST_HEADERS_ENABLED=true",
 		"LIMIT_REQUEST_LIMIT_HEADER=X-Quota", "LIMIT_REQUEST_REMAINING_HEADER=X-Quota-Left",

@@ -332,7 +332,7 @@ func (h *holders) awaitSpent() {
 
 // awaitFree returns after all slots are free. The last request was at a time; a hold of it may live for one ttl.
 func (h *holders) awaitFree(last time.Time) {
-	const slack = time.Second // calls of killed clients that replicas still decide
+	const slack = 2 * time.Second // calls of killed clients that replicas still decide: REDIS_TIMEOUT, and a busy machine
 	testenv.Eventually(h.T, func() error {
 		asked := time.Now()
 		used, err := h.peek()
@@ -351,10 +351,11 @@ func (h *holders) check(lossy bool) {
 	if !lossy {
 		h.lostSlots, h.lostUnits = 0, 0
 	}
-	used, err := h.peek()
-	if err != nil {
-		h.Fatal(err)
-	}
+	var used [3]int
+	testenv.Eventually(h.T, func() (err error) {
+		used, err = h.peek()
+		return err
+	}, "Redis to show the buckets")
 	for i := range h.replicas {
 		h.addUnknown(i)
 	}

@@ -40,6 +40,16 @@ func Sentinels(t testing.TB, args ...string) *RedisSentinels {
 	return s
 }
 
+// Watch has the sentinels fail over one second after the master stops answering. Before, they wait for a minute.
+func (s *RedisSentinels) Watch() {
+	s.Master.t.Helper()
+	for _, one := range s.Sentinels {
+		if _, err := one.Do("SENTINEL", "SET", s.Name, "down-after-milliseconds", "1000"); err != nil {
+			s.Master.t.Fatal(err)
+		}
+	}
+}
+
 // sentinel starts a sentinel for a master.
 func sentinel(t testing.TB, name string, master *RedisServer) *RedisServer {
 	t.Helper()
@@ -47,8 +57,9 @@ func sentinel(t testing.TB, name string, master *RedisServer) *RedisServer {
 	host, _ := master.hostPort()
 	r := &RedisServer{t: t, Addr: Loopback(port)}
 	file := filepath.Join(dir, "sentinel.conf")
+	// A busy machine is not a fault, so the sentinels are patient.
 	config := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %[3]s %s %s 2\n"+
-		"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
+		"sentinel down-after-milliseconds %[3]s 60000\nsentinel failover-timeout %[3]s 5000\n",
 		port, dir, name, host, master.peerPort())
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	}
 	first := p
 	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
-	first.Duration = p.Timeout
-	warning := "" // of the answer to it
+	first.Duration = MostDuration // its timeout ends it
+	warning := ""                 // of the answer to it
 	if warns := p.Message.warns; warns != nil {
 		first.Message.allows = func(answer []byte) (bool, error) {
 			warning = warns(answer)

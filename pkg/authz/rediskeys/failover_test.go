@@ -21,6 +21,7 @@ func TestFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		sentinels := testenv.Sentinels(t)
+		sentinels.Watch()
 		failOver(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs()}, sentinels.Master, sentinels.Replica)
 	})
 	t.Run("Cluster", func(t *testing.T) {

@@ -83,7 +83,8 @@ func TestReplyAndTimer(t *testing.T) {
 		c, end := newCall(unread(t))
 		c.send()
 		c.timeOut()
-		c.expire() // its caller has gone, too
+		c.expire()     // its caller has gone, too
+		c.timer.Stop() // a busy machine may take longer than grace
 		c.answer()
 		if err := end(); !errors.Is(err, errAnswered) {
 			t.Errorf("got %v, want %v", err, errAnswered)
@@ -129,6 +130,29 @@ func TestReplyAndTimer(t *testing.T) {
 		}
 		c.answer()
 	})
+}
+
+// TestSlowReply has a call that takes failureTime. Its node is unavailable, unless the process had no CPU: a reply has
+// arrived that nothing has read, or the timer fires late.
+func TestSlowReply(t *testing.T) {
+	trips := func(arrived bool, late time.Duration) bool {
+		n, server := connected(t)
+		n.breaker.changed = func(error) {}
+		if arrived {
+			arrive(t, n, server)
+		}
+		n.slow(time.Now().Add(-failureTime - late))
+		return n.breaker.open()
+	}
+	if !trips(false, 0) {
+		t.Error("no reply has arrived, and the breaker is closed")
+	}
+	if trips(true, 0) {
+		t.Error("a reply has arrived, and the breaker is open")
+	}
+	if trips(false, failureTime) {
+		t.Error("the timer is late, and the breaker is open")
+	}
 }
 
 // connected returns a node whose worker has a connection, and the other end of it.

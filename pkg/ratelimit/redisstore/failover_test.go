@@ -26,6 +26,7 @@ func sentinelsUnderLoad(t *testing.T, timeout time.Duration) (*testenv.RedisSent
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	sentinels, _, under := sentinelsUnderLoad(t, brief)
+	sentinels.Watch()
 	sentinels.Master.Kill()
 	fault := time.Now()
 	right := awaitMaster(t, sentinels.Replica, "other")
@@ -66,6 +67,7 @@ func TestSentinelDemoted(t *testing.T) {
 func TestSentinelStaleMaster(t *testing.T) {
 	t.Parallel()
 	sentinels, _, under := sentinelsUnderLoad(t, brief)
+	sentinels.Watch()
 	sentinels.Master.Pause()
 	fault := time.Now()
 	right := awaitMaster(t, sentinels.Replica, "other")
@@ -88,6 +90,7 @@ func TestSentinelStaleMaster(t *testing.T) {
 func TestSentinelPatientCallers(t *testing.T) {
 	t.Parallel()
 	sentinels := testenv.Sentinels(t)
+	sentinels.Watch()
 	s := open(t, redisstore.Config{
 		Mode: redisstore.Sentinel, URL: sentinels.Addrs(), WholeDeadline: true, Timeout: 10 * time.Minute,
 		DialTimeout: 2 * brief,
@@ -147,9 +150,14 @@ func TestClusterPlannedFailover(t *testing.T) {
 	under := newLoad(t, s, key)
 	under.await(100)
 	fault := time.Now()
-	if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
-		t.Fatal(err)
-	}
+	var asked time.Time
+	await(t, "the replica to be the master", func() bool {
+		if time.Since(asked) > 6*time.Second { // Redis gives up after 5 s
+			asked = time.Now()
+			do(t, replica, "CLUSTER", "FAILOVER")
+		}
+		return !isReplica(replica)
+	})
 	right := awaitMaster(t, replica, "third {"+key+"}")
 	await(t, "the old master to be a replica", func() bool { return isReplica(cluster.Masters[1]) })
 	under.await(loadLimit)

@@ -36,6 +36,7 @@ func TestSentinelTLS(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
 	sentinels := testenv.Sentinels(t, redisTLS(t, authority, "localhost")...)
+	sentinels.Watch()
 	cfg := redisstore.Config{
 		Mode: redisstore.Sentinel, URL: sentinels.Addrs(), TLS: trusting(authority), Timeout: patient,
 	}

@@ -114,12 +114,21 @@ func (w *worker) begin(until time.Time) {
 		w.end = until
 	}
 	if w.end.Sub(w.began) > failureTime { // a hanging Redis may keep all workers that long
-		w.slow = time.AfterFunc(failureTime, func() { w.node.breaker.trip(errSlow) })
+		began := w.began
+		w.slow = time.AfterFunc(failureTime, func() { w.node.slow(began) })
 	}
 }
 
 // errSlow is the error of a call that takes failureTime, and goes on.
 var errSlow = fmt.Errorf("no answer within %s", failureTime)
+
+// slow opens the breaker because a call has taken failureTime. If its timer fires much later, or a reply has arrived,
+// this process had no CPU (see starved).
+func (n *node) slow(began time.Time) {
+	if time.Since(began) < failureTime*3/2 && !n.lane.unread() {
+		n.breaker.trip(errSlow)
+	}
+}
 
 func (w *worker) stopSlow() {
 	if w.slow != nil {
