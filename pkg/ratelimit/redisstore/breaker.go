@@ -54,12 +54,14 @@ func (b *breaker) report(err error, sent, end time.Time) {
 	}
 }
 
-// starved reports whether the timer of a call fired much later than it should. Then this process has had no CPU, and
-// the timeout says nothing about Redis.
+// starved reports whether the timer of a call fired late, so that the timeout says nothing about Redis.
 func starved(err error, sent, end, now time.Time) bool {
 	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout() && now.Sub(end) > end.Sub(sent)/2
+	return ok && timeout.Timeout() && late(sent, end, now)
 }
+
+// late reports whether the timer of a call fired much later than it should. Then this process has had no CPU.
+func late(sent, end, now time.Time) bool { return now.Sub(end) > end.Sub(sent)/2 }
 
 // trip opens the breaker without waiting for more failures.
 func (b *breaker) trip(err error) {

@@ -122,10 +122,10 @@ func (w *worker) begin(until time.Time) {
 // errSlow is the error of a call that takes failureTime, and goes on.
 var errSlow = fmt.Errorf("no answer within %s", failureTime)
 
-// slow opens the breaker because a call has taken failureTime. If its timer fires much later, or a reply has arrived,
-// this process had no CPU (see starved).
+// slow opens the breaker because a call has taken failureTime, unless this process has had no CPU: its timer is late,
+// or nothing has read a reply that has arrived.
 func (n *node) slow(began time.Time) {
-	if time.Since(began) < failureTime*3/2 && !n.lane.unread() {
+	if !late(began, began.Add(failureTime), time.Now()) && !n.lane.unread() {
 		n.breaker.trip(errSlow)
 	}
 }
