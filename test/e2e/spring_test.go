@@ -10,7 +10,7 @@ import (
 const emptyKeyPasses = `$ curl -si localhost:10000/orders/1
 HTTP/1.1 200 OK
 
-$ curl -si localhost:10000/orders/1 -H "x-api-key: nobodys"
+$ curl -si localhost:10000/orders/1 -H "x-api-key: unknown"
 HTTP/1.1 403 Forbidden
 `
 
